@@ -1,0 +1,15 @@
+# heed_options(target): warnings, sanitizers and the language level for Heed's own targets.
+
+function(heed_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow)
+  if(HEED_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(HEED_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${HEED_SANITIZE} -fno-sanitize-recover=all
+                                             -fno-omit-frame-pointer -g)
+    target_link_options(${target} PRIVATE -fsanitize=${HEED_SANITIZE})
+  endif()
+endfunction()

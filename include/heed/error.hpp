@@ -1,0 +1,48 @@
+#pragma once
+
+// Every error that a caller can cause is one of these exceptions. They are thrown before anything is written,
+// in every build type, and their text names the argument and all sizes: "key has 60 rows, value has 64".
+
+#include <stdexcept>
+#include <string>
+
+namespace heed {
+
+/// Base of all exceptions that Heed throws (std::bad_alloc aside).
+class Error : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Sizes that do not fit each other.
+class ShapeError : public Error {
+  using Error::Error;
+};
+
+/// An option or argument with a value that makes no sense, or that contradicts another.
+class ArgumentError : public Error {
+  using Error::Error;
+};
+
+/// An index (a token id, a position) outside its table.
+class RangeError : public Error {
+  using Error::Error;
+};
+
+/// A file that cannot be opened, read or written, or whose content is not what its format promises.
+class FileError : public Error {
+  using Error::Error;
+};
+
+/// Text that is not what the caller promised, such as broken UTF-8 where it is refused.
+class TextError : public Error {
+  using Error::Error;
+};
+
+// The throwing halves are compiled once and kept out of the callers' hot code.
+[[noreturn]] void throw_shape_error(const std::string& message);
+[[noreturn]] void throw_argument_error(const std::string& message);
+[[noreturn]] void throw_range_error(const std::string& message);
+[[noreturn]] void throw_file_error(const std::string& message);
+[[noreturn]] void throw_text_error(const std::string& message);
+
+}  // namespace heed
