@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "heed/eigen_view.hpp"
+#include "heed/error.hpp"
+#include "heed/random.hpp"
+
+namespace heed {
+
+/// A table of one vector for each token: row id of `table` is the embedding of token id.
+template <class Scalar>
+class TokenEmbedding {
+ public:
+  Matrix<Scalar> table;  // vocab_size x d_model
+
+  /// Filled row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is below 1.
+  TokenEmbedding(Index vocab_size, Index d_model, Random& random) {
+    if (vocab_size < 1 || d_model < 1) {
+      throw_shape_error("an embedding of vocab_size " + std::to_string(vocab_size) + " and d_model " + std::to_string(d_model) +
+                        ": both must be at least 1");
+    }
+    const double bound = 1.0 / std::sqrt(static_cast<double>(d_model));
+    table.resize(vocab_size, d_model);
+    for (Index i = 0; i < vocab_size; ++i) {
+      for (Index j = 0; j < d_model; ++j) table(i, j) = static_cast<Scalar>(random.uniform(-bound, bound));
+    }
+  }
+
+  explicit TokenEmbedding(Matrix<Scalar> rows) : table(std::move(rows)) {}
+
+  Index vocab_size() const noexcept { return table.rows(); }
+  Index d_model() const noexcept { return table.cols(); }
+
+  /// One row for each id: ids.size() x d_model. Throws RangeError, before anything is copied, if an id is not in the table.
+  template <std::integral Id>
+  Matrix<Scalar> forward(std::span<const Id> ids) const {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (std::cmp_less(ids[i], 0) || std::cmp_greater_equal(ids[i], table.rows())) {
+        throw_range_error("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
+                          " is not in the embedding table, which has " + std::to_string(table.rows()) + " rows");
+      }
+    }
+    Matrix<Scalar> rows(static_cast<Index>(ids.size()), table.cols());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      rows.row(static_cast<Index>(i)) = table.row(static_cast<Index>(ids[i]));
+    }
+    return rows;
+  }
+
+  /// The same for any contiguous container of integers, such as what BpeTokenizer::encode returns.
+  template <class Container>
+    requires std::integral<typename Container::value_type> && requires(const Container& c) { std::span{c}; }
+  Matrix<Scalar> forward(const Container& ids) const {
+    return forward(std::span<const typename Container::value_type>(ids));
+  }
+
+  template <std::integral Id>
+  Matrix<Scalar> forward(std::initializer_list<Id> ids) const {
+    return forward(std::span<const Id>(ids.begin(), ids.size()));
+  }
+};
+
+}  // namespace heed

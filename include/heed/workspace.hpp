@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+
+namespace heed {
+
+/// Scratch memory for plans, aligned to a cache line; it grows when asked for more and can serve one run after another.
+class Workspace {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  Workspace() = default;
+  explicit Workspace(std::size_t bytes) { reserve(bytes); }
+
+  /// At least `bytes` bytes; what was in the memory before is lost if it has to grow. Throws std::bad_alloc.
+  void* reserve(std::size_t bytes) {
+    if (bytes > size_) {
+      memory_.reset();
+      size_ = 0;
+      memory_.reset(::operator new(bytes, std::align_val_t{alignment}));
+      size_ = bytes;
+    }
+    return memory_.get();
+  }
+
+  void* data() const noexcept { return memory_.get(); }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept { ::operator delete(memory, std::align_val_t{alignment}); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace heed

@@ -1,0 +1,261 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "heed/attention_plan.hpp"
+#include "heed/error.hpp"
+#include "heed/workspace.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed {
+
+namespace {
+
+std::string count_of(Index n, const char* singular) {
+  return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
+}
+
+void require_not_negative(Index value, const char* name) {
+  if (value < 0) throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
+}
+
+void require_positive(Index value, const char* name) {
+  if (value < 1) throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
+}
+
+void require_product(Index a, Index b, const char* what) {
+  if (a != 0 && b > std::numeric_limits<Index>::max() / a) {
+    throw_shape_error(std::string(what) + " overflows: " + std::to_string(a) + " times " + std::to_string(b));
+  }
+}
+
+template <class T>
+void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, const std::string& because) {
+  if (view.rows != rows || view.cols != cols) {
+    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because + " need " + std::to_string(rows) + " x " +
+                      std::to_string(cols));
+  }
+}
+
+template <class A, class B>
+void require_apart(const MatrixView<A>& written, const char* written_name, const MatrixView<B>& other,
+                   const char* other_name) {
+  if (overlap(written, other)) {
+    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name + " (" +
+                         size_of(other) + ") in memory");
+  }
+}
+
+template <class T>
+bool wanted(const MatrixView<T>& view) {
+  return view.rows != 0 || view.cols != 0;
+}
+
+}  // namespace
+
+void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale) {
+  require_not_negative(shape.batch_size, "batch_size");
+  require_not_negative(shape.query_len, "query_len");
+  require_not_negative(shape.kv_len, "kv_len");
+  require_positive(shape.num_heads, "num_heads");
+  require_positive(shape.num_kv_heads, "num_kv_heads");
+  require_positive(shape.head_dim, "head_dim");
+  require_positive(shape.value_dim, "value_dim");
+  if (shape.num_heads % shape.num_kv_heads != 0) {
+    throw_shape_error("num_heads is " + std::to_string(shape.num_heads) + ", not a multiple of num_kv_heads, which is " +
+                      std::to_string(shape.num_kv_heads));
+  }
+  require_product(shape.batch_size, shape.query_len, "batch_size * query_len");
+  require_product(shape.batch_size, shape.kv_len, "batch_size * kv_len");
+  require_product(shape.num_heads, shape.head_dim, "num_heads * head_dim");
+  require_product(shape.num_heads, shape.value_dim, "num_heads * value_dim");
+  if (scale && !std::isfinite(*scale)) throw_argument_error("scale is " + std::to_string(*scale) + ", it must be finite");
+  mask.check_bias(shape.query_len, shape.kv_len);
+  (void)mask.query_offset(shape.query_len, shape.kv_len);
+}
+
+template <class T>
+void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tensors) {
+  const Index query_rows = shape.batch_size * shape.query_len;
+  const Index kv_rows = shape.batch_size * shape.kv_len;
+  const std::string batch = count_of(shape.batch_size, "sequence");
+  const std::string queries = batch + " of " + count_of(shape.query_len, "query row");
+  const std::string keys = batch + " of " + count_of(shape.kv_len, "key");
+  const std::string heads = " and " + count_of(shape.num_heads, "head");
+  const std::string kv_heads = " and " + count_of(shape.num_kv_heads, "key/value head");
+  const std::string of_head_dim = " of " + std::to_string(shape.head_dim);
+  const std::string of_value_dim = " of " + std::to_string(shape.value_dim);
+  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim, queries + heads + of_head_dim);
+  require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim, keys + kv_heads + of_head_dim);
+  require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim, keys + kv_heads + of_value_dim);
+  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim, queries + heads + of_value_dim);
+  if (wanted(tensors.weights)) {
+    require_size(tensors.weights, "weights", query_rows * shape.num_heads, shape.kv_len, queries + heads + ", " + keys);
+  }
+  if (wanted(tensors.logsumexp)) {
+    require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries + heads);
+  }
+  const auto require_apart_from_inputs = [&](const MatrixView<T>& written, const char* name) {
+    require_apart(written, name, tensors.query, "query");
+    require_apart(written, name, tensors.key, "key");
+    require_apart(written, name, tensors.value, "value");
+  };
+  require_apart_from_inputs(tensors.out, "out");
+  require_apart_from_inputs(tensors.weights, "weights");
+  require_apart_from_inputs(tensors.logsumexp, "logsumexp");
+  require_apart(tensors.out, "out", tensors.weights, "weights");
+  require_apart(tensors.out, "out", tensors.logsumexp, "logsumexp");
+  require_apart(tensors.weights, "weights", tensors.logsumexp, "logsumexp");
+}
+
+template void check_tensors(const AttentionShape&, const AttentionTensors<float>&);
+template void check_tensors(const AttentionShape&, const AttentionTensors<double>&);
+template void check_tensors(const AttentionShape&, const AttentionTensors<long double>&);
+
+namespace {
+
+std::size_t round_to_line(std::size_t bytes) {
+  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
+}
+
+// A thread's part of the workspace: row_max and row_sum of a block, then the kernel's own.
+template <class T>
+std::size_t statistics_bytes(const kernels::Kernels<T>& kernels) {
+  return round_to_line(2 * static_cast<std::size_t>(kernels.query_block) * sizeof(T));
+}
+
+template <class T>
+std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape) {
+  return statistics_bytes(kernels) + round_to_line(kernels.attention_bytes(shape.head_dim, shape.value_dim));
+}
+
+template <class T>
+kernels::Strided<T> strided(const MatrixView<T>& view) {
+  return {view.data, view.row_stride, view.col_stride};
+}
+
+Index round_up(Index n, Index step) { return (n + step - 1) / step * step; }
+
+}  // namespace
+
+template <class T>
+AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, std::optional<double> scale, Index threads)
+    : shape_(shape), mask_(mask) {
+  check_attention(shape, mask, scale);
+  if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
+  bias_ = mask.bias_as<T>();
+  scale_ = static_cast<T>(scale ? *scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  query_offset_ = mask.query_offset(shape.query_len, shape.kv_len);
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys.
+  const Index most_rows = kernels.query_block / kernels.tile_rows * kernels.tile_rows;
+  blocks_per_head_ = (shape.query_len + most_rows - 1) / most_rows;
+  block_rows_ = blocks_per_head_ == 0
+                    ? 0
+                    : round_up((shape.query_len + blocks_per_head_ - 1) / blocks_per_head_, kernels.tile_rows);
+  if (block_rows_ > 0) blocks_per_head_ = (shape.query_len + block_rows_ - 1) / block_rows_;
+  threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
+}
+
+template <class T>
+Index AttentionPlan<T>::num_items() const noexcept {
+  return shape_.batch_size * shape_.num_heads * blocks_per_head_;
+}
+
+template <class T>
+std::size_t AttentionPlan<T>::workspace_bytes() const noexcept {
+  return static_cast<std::size_t>(threads_) * thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_);
+}
+
+template <class T>
+void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item, std::byte* workspace) const noexcept {
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  const Index head_of_batch = item / blocks_per_head_;
+  const Index batch = head_of_batch / shape_.num_heads;
+  const Index head = head_of_batch % shape_.num_heads;
+  const Index kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
+  // The last block first: under a causal mask it is the longest, and the short ones even out the end.
+  const Index first_row = (blocks_per_head_ - 1 - item % blocks_per_head_) * block_rows_;
+  const Index rows = std::min(block_rows_, shape_.query_len - first_row);
+  const Index query_row = batch * shape_.query_len + first_row;
+  const Index kv_row = batch * shape_.kv_len;
+
+  kernels::AttentionBlock<T> block{};
+  block.query = strided(tensors.query.block(query_row, head * shape_.head_dim, rows, shape_.head_dim));
+  block.key = strided(tensors.key.block(kv_row, kv_head * shape_.head_dim, shape_.kv_len, shape_.head_dim));
+  block.value = strided(tensors.value.block(kv_row, kv_head * shape_.value_dim, shape_.kv_len, shape_.value_dim));
+  if (!bias_.empty()) block.bias = strided(bias_.block(first_row, 0, rows, shape_.kv_len));
+  block.out = strided(tensors.out.block(query_row, head * shape_.value_dim, rows, shape_.value_dim));
+  if (!tensors.weights.empty()) {
+    block.weights = strided(tensors.weights.block(head_of_batch * shape_.query_len + first_row, 0, rows, shape_.kv_len));
+  }
+  block.query_rows = rows;
+  block.kv_len = shape_.kv_len;
+  block.head_dim = shape_.head_dim;
+  block.value_dim = shape_.value_dim;
+  block.visible_step = mask_.is_causal() ? 1 : 0;
+  block.first_visible_end = mask_.is_causal() ? first_row + query_offset_ + 1 : shape_.kv_len;
+  block.scale = scale_;
+  block.row_max = reinterpret_cast<T*>(workspace);
+  block.row_sum = block.row_max + kernels.query_block;
+  block.workspace = workspace + statistics_bytes(kernels);
+  kernels.attention(block);
+
+  if (!tensors.logsumexp.empty()) {
+    for (Index row = 0; row < rows; ++row) {
+      // A row that sees nothing has row_sum 0, and log(0) is the -inf that the contract asks for.
+      const T row_max = block.row_sum[row] == T(0) ? T(0) : block.row_max[row];
+      tensors.logsumexp(query_row + row, head) = row_max + std::log(block.row_sum[row]);
+    }
+  }
+}
+
+template <class T>
+void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor) const noexcept {
+  auto* const bytes = static_cast<std::byte*>(workspace);
+  const Index items = num_items();
+  if (executor == nullptr || threads_ == 1) {
+    for (Index item = 0; item < items; ++item) run_block(tensors, item, bytes);
+    return;
+  }
+  // One task for each part of the workspace; they draw blocks from one counter, so a slow processor simply takes fewer.
+  struct Shared {
+    const AttentionPlan* plan;
+    const AttentionTensors<T>* tensors;
+    std::byte* workspace;
+    std::size_t stride;
+    Index items;
+    std::atomic<Index> next{0};
+  } shared{this, &tensors, bytes, workspace_bytes() / static_cast<std::size_t>(threads_), items};
+  executor->run(
+      threads_,
+      [](void* context, Index thread) {
+        auto& s = *static_cast<Shared*>(context);
+        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * s.stride;
+        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1)) {
+          s.plan->run_block(*s.tensors, item, own);
+        }
+      },
+      &shared);
+}
+
+template <class T>
+std::string AttentionPlan<T>::to_string() const {
+  const kernels::KernelTable& table = kernels::table();
+  const auto& kernels = kernels::kernels_of<T>(table);
+  return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " + count_of(shape_.batch_size, "sequence") +
+         ", " + count_of(shape_.num_heads, "head") + " on " + count_of(shape_.num_kv_heads, "key/value head") + ", " +
+         std::to_string(shape_.query_len) + " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
+         std::to_string(shape_.head_dim) + ", value_dim " + std::to_string(shape_.value_dim) + ", mask " +
+         mask_.to_string() + "; kernel " + table.isa + ", register tile " + std::to_string(kernels.tile_rows) + " x " +
+         std::to_string(2 * kernels.lanes) + ", key tiles of " + std::to_string(kernels.key_tile) + ", " +
+         count_of(num_items(), "block") + " of up to " + count_of(block_rows_, "row") + ", " +
+         count_of(threads_, "thread") + ", workspace " + std::to_string(workspace_bytes()) + " bytes";
+}
+
+template class AttentionPlan<float>;
+template class AttentionPlan<double>;
+
+}  // namespace heed

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "heed/error.hpp"
+#include "heed/product_plan.hpp"
+#include "heed/workspace.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed {
+
+namespace {
+
+template <class T>
+std::size_t thread_bytes() {
+  const std::size_t bytes = kernels::kernels_of<T>(kernels::table()).product_bytes();
+  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
+}
+
+Index ceil_div(Index n, Index step) { return (n + step - 1) / step; }
+
+}  // namespace
+
+template <class T>
+void check_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
+  if (a.cols != b.rows) {
+    throw_shape_error("the left matrix is " + size_of(a) + ", the right one " + size_of(b) +
+                      ": as many columns as rows are needed");
+  }
+  if (out.rows != a.rows || out.cols != b.cols) {
+    throw_shape_error("out is " + size_of(out) + ", the product of " + size_of(a) + " and " + size_of(b) + " is " +
+                      std::to_string(a.rows) + " x " + std::to_string(b.cols));
+  }
+  if (overlap(out, a)) throw_argument_error("out (" + size_of(out) + ") overlaps the left matrix (" + size_of(a) + ")");
+  if (overlap(out, b)) throw_argument_error("out (" + size_of(out) + ") overlaps the right matrix (" + size_of(b) + ")");
+}
+
+template <class T>
+std::size_t product_workspace_bytes(Index threads) {
+  return static_cast<std::size_t>(threads) * thread_bytes<T>();
+}
+
+template <class T>
+void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
+                 Executor* executor) noexcept {
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  struct Shared {
+    MatrixView<const T> a;
+    MatrixView<const T> b;
+    MatrixView<T> out;
+    const kernels::Kernels<T>* kernels;
+    std::byte* workspace;
+    Index row_blocks;
+    Index items;
+    std::atomic<Index> next{0};
+
+    void run_item(Index item, std::byte* own) const {
+      const Index first_row = item % row_blocks * kernels->product_rows;
+      const Index first_col = item / row_blocks * kernels->product_cols;
+      const Index rows = std::min(kernels->product_rows, out.rows - first_row);
+      const Index cols = std::min(kernels->product_cols, out.cols - first_col);
+      const auto left = a.block(first_row, 0, rows, a.cols);
+      const auto right = b.block(0, first_col, b.rows, cols);
+      const auto result = out.block(first_row, first_col, rows, cols);
+      kernels->product({{left.data, left.row_stride, left.col_stride},
+                        {right.data, right.row_stride, right.col_stride},
+                        {result.data, result.row_stride, result.col_stride},
+                        rows,
+                        a.cols,
+                        cols,
+                        own});
+    }
+  } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows), 0};
+  shared.items = shared.row_blocks * ceil_div(out.cols, kernels.product_cols);
+  if (executor == nullptr || shared.items <= 1) {
+    for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
+    return;
+  }
+  executor->run(
+      std::min(executor->concurrency(), shared.items),
+      [](void* context, Index thread) {
+        auto& s = *static_cast<Shared*>(context);
+        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>();
+        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1)) s.run_item(item, own);
+      },
+      &shared);
+}
+
+template void check_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
+template void check_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>);
+template void check_product(MatrixView<const long double>, MatrixView<const long double>, MatrixView<long double>);
+template std::size_t product_workspace_bytes<float>(Index);
+template std::size_t product_workspace_bytes<double>(Index);
+template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Executor*) noexcept;
+template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*, Executor*) noexcept;
+
+}  // namespace heed

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heed/error.hpp"
+#include "heed/executor.hpp"
+
+namespace heed {
+
+Executor::Executor(Index concurrency) : concurrency_(concurrency) {
+  if (concurrency < 1) throw_argument_error("concurrency is " + std::to_string(concurrency) + ", it must be at least 1");
+}
+
+Executor::~Executor() = default;
+
+namespace {
+
+// One call of run(). It lives on the caller's stack; the caller leaves only when every task has returned, and a worker touches
+// it only under the pool's mutex or while one of its tasks is running.
+struct Batch {
+  void (*task)(void*, Index);
+  void* context;
+  Index count;
+  Index next = 0;
+  Index done = 0;
+  Batch* older = nullptr;  // the list of batches with tasks not yet taken, newest first
+};
+
+Index thread_count(Index threads) {
+  if (threads < 0) throw_argument_error("threads is " + std::to_string(threads) + ", it must not be negative");
+  if (threads > 0) return threads;
+  return std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  std::mutex mutex;
+  std::condition_variable work;      // a batch was added, or the pool closes
+  std::condition_variable finished;  // a batch has been completed
+  Batch* newest = nullptr;
+  bool closing = false;
+  std::vector<std::thread> threads;
+
+  void remove(Batch* batch) {
+    for (Batch** link = &newest; *link != nullptr; link = &(*link)->older) {
+      if (*link == batch) {
+        *link = batch->older;
+        return;
+      }
+    }
+  }
+
+  // Takes one task of the batch and runs it with the mutex released.
+  void run_one(Batch* batch, std::unique_lock<std::mutex>& lock) {
+    const Index i = batch->next++;
+    if (batch->next == batch->count) remove(batch);
+    lock.unlock();
+    batch->task(batch->context, i);
+    lock.lock();
+    if (++batch->done == batch->count) finished.notify_all();
+  }
+
+  void work_until_closed() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      work.wait(lock, [&] { return closing || newest != nullptr; });
+      if (newest == nullptr) return;
+      run_one(newest, lock);
+    }
+  }
+
+  void close() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    work.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+ThreadPool::ThreadPool(Index threads) : Executor(thread_count(threads)), state_(std::make_unique<State>()) {
+  try {
+    state_->threads.reserve(static_cast<std::size_t>(concurrency() - 1));
+    for (Index i = 1; i < concurrency(); ++i) {
+      state_->threads.emplace_back([state = state_.get()] { state->work_until_closed(); });
+    }
+  } catch (...) {
+    state_->close();
+    throw;
+  }
+}
+
+ThreadPool::~ThreadPool() { state_->close(); }
+
+void ThreadPool::run(Index count, void (*task)(void* context, Index i), void* context) {
+  if (count <= 0) return;
+  if (count == 1 || state_->threads.empty()) {
+    for (Index i = 0; i < count; ++i) task(context, i);
+    return;
+  }
+  Batch batch{task, context, count};
+  std::unique_lock lock(state_->mutex);
+  batch.older = state_->newest;
+  state_->newest = &batch;
+  lock.unlock();
+  state_->work.notify_all();
+  lock.lock();
+  while (batch.next < batch.count) state_->run_one(&batch, lock);
+  state_->finished.wait(lock, [&] { return batch.done == batch.count; });
+}
+
+}  // namespace heed

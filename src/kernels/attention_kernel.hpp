@@ -1,0 +1,276 @@
+#pragma once
+
+// The attention kernel: one block of query rows of one head against all its keys, tile by tile, with the softmax computed
+// online (Milakov and Gimelshein 2018, Algorithm 3; Dao 2023, Algorithm 1), so that no query_len x kv_len matrix exists.
+//
+// Invariant after the keys [0, j): for each row, over its visible keys below j,
+//   row_max = max of scores, row_sum = sum of exp(score - row_max), acc = sum of exp(score - row_max) * value.
+//
+// A row's arithmetic depends on its own query and its visible keys and values alone: tile edges are multiples of the constant
+// kKeyTile, a hidden key adds +0 or is skipped (the sign of a zero sum is settled at the end), and every sum over lanes, keys
+// and depth has one order. That gives the same bits for full passes, chunks and single rows.
+
+#include "kernels/exp.hpp"
+#include "kernels/pack.hpp"
+#include "kernels/packet.hpp"
+#include "kernels/tile_product.hpp"
+
+namespace heed::kernels::HEED_KERNEL_NAMESPACE {
+
+template <class T>
+using QuerySteps = Steps<1, kTileRows>;  // queries are packed by pack_rows
+template <class T>
+using ScoreSteps = Steps<kKeyTile<T>, 1>;  // scores are a row-major tile of kTileRows x kKeyTile
+
+/// Where the parts of one block's workspace lie, in elements from its start.
+template <class T>
+struct AttentionLayout {
+  Index value_cols;  // value_dim, padded to whole packets
+  Index queries;     // packed: round_up(kQueryBlock, kTileRows) x head_dim
+  Index keys;        // packed key^T: head_dim x kKeyTile
+  Index values;      // packed: kKeyTile x value_cols
+  Index scores;      // kTileRows x kKeyTile
+  Index acc;         // kQueryBlock x value_cols
+  Index size;
+
+  AttentionLayout(Index head_dim, Index value_dim) {
+    constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+    value_cols = round_up(value_dim, kLanes<T>);
+    queries = 0;
+    keys = queries + round_up(round_up(kQueryBlock, kTileRows) * head_dim, line);
+    values = keys + round_up(head_dim * kKeyTile<T>, line);
+    scores = values + round_up(kKeyTile<T> * value_cols, line);
+    acc = scores + kTileRows * kKeyTile<T>;
+    size = acc + round_up(kQueryBlock * value_cols, line);
+  }
+};
+
+template <class T>
+std::size_t attention_bytes(Index head_dim, Index value_dim) noexcept {
+  return static_cast<std::size_t>(AttentionLayout<T>(head_dim, value_dim).size) * sizeof(T);
+}
+
+template <class T>
+inline Index visible_end(const AttentionBlock<T>& block, Index row) {
+  return max_of(0, min_of(block.kv_len, block.first_visible_end + row * block.visible_step));
+}
+
+/// scores[0, count) = scale * scores (+ bias), lanes from `visible` on and keys with bias -inf become -inf.
+/// Returns the largest.
+template <class T>
+inline T finish_scores(T* scores, Index visible, T scale, const T* bias, Index bias_step) {
+  constexpr int lanes = kLanes<T>;
+  constexpr T minus_inf = -FloatTraits<T>::infinity;
+  const Packet<T> factor = broadcast<T>(scale);
+  Packet<T> largest = broadcast<T>(minus_inf);
+  for (Index j = 0; j < visible; j += lanes) {
+    Packet<T> s = packet::pmul(load(scores + j), factor);
+    if (bias != nullptr) {
+      alignas(64) T row_bias[lanes];
+      for (int i = 0; i < lanes; ++i) row_bias[i] = j + i < visible ? bias[(j + i) * bias_step] : minus_inf;
+      const Packet<T> b = load(row_bias);
+      // A select, not a sum: the score of a hidden key may be NaN.
+      s = packet::pselect(packet::pcmp_eq(b, broadcast<T>(minus_inf)), b, packet::padd(s, b));
+    }
+    if (visible - j < lanes) s = keep_first<T>(s, visible - j, minus_inf);
+    store(scores + j, s);
+    largest = packet::pmax(largest, s);
+  }
+  return packet::predux_max(largest);
+}
+
+/// scores[0, count) = exp(scores - shift); returns the sum.
+template <class T>
+inline T exponentiate(T* scores, Index count, T shift) {
+  const Packet<T> offset = broadcast<T>(shift);
+  Packet<T> sum = broadcast<T>(T(0));
+  for (Index j = 0; j < count; j += kLanes<T>) {
+    const Packet<T> p = exp_nonpositive<T>(packet::psub(load(scores + j), offset));
+    store(scores + j, p);
+    sum = packet::padd(sum, p);
+  }
+  return packet::predux(sum);
+}
+
+/// acc += weights * values where some value of the tile is NaN or infinite: only what the row sees may be touched, since
+/// 0 * NaN is NaN. Runs of visible keys go through the one-row tile, which does the same operations as the full one.
+template <class T>
+inline void accumulate_visible(const T* values, const T* weights, Index keys, Index visible,
+                               const T* bias, Index bias_step, Index value_dim, T* acc) {
+  constexpr T minus_inf = -FloatTraits<T>::infinity;
+  Index first = 0;
+  while (first < visible) {
+    if (bias != nullptr && bias[first * bias_step] == minus_inf) {
+      ++first;
+      continue;
+    }
+    Index last = first + 1;
+    while (last < visible && (bias == nullptr || bias[last * bias_step] != minus_inf)) ++last;
+    for (Index col = 0; col < value_dim; col += kPanel<T>) {
+      const bool wide = value_dim - col > kLanes<T>;
+      const Index width = wide ? kPanel<T> : kLanes<T>;
+      const T* panel = values + col * keys + first * width;
+      if (wide) {
+        tile_product<T, 1, kTilePackets, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width,
+                                                                           acc + col, 0);
+      } else {
+        tile_product<T, 1, 1, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width, acc + col, 0);
+      }
+    }
+    first = last;
+  }
+}
+
+/// Writes one finished row: acc / row_sum. Every zero becomes +0 and every NaN the same NaN, so that neither the sign of an
+/// empty sum nor the operand order of an instruction shows in the bits.
+template <class T>
+inline void write_row(const T* acc, T row_sum, Index value_dim, T* out, Index out_step) {
+  constexpr int lanes = kLanes<T>;
+  const Packet<T> divisor = broadcast<T>(row_sum);
+  for (Index col = 0; col < value_dim; col += lanes) {
+    Packet<T> x = packet::padd(packet::pdiv(load(acc + col), divisor), broadcast<T>(T(0)));
+    x = packet::pselect(packet::pcmp_eq(x, x), x, broadcast<T>(FloatTraits<T>::quiet_nan));
+    const Index count = min_of(lanes, value_dim - col);
+    if (out_step == 1 && count == lanes) {
+      store(out + col, x);
+    } else {
+      alignas(64) T lane[lanes];
+      store(lane, x);
+      for (Index i = 0; i < count; ++i) out[(col + i) * out_step] = lane[i];
+    }
+  }
+}
+
+/// Turns the scores kept in a row of `weights` into weights: exp(score - row_max) / row_sum, 0 for hidden keys.
+template <class T>
+inline void write_weights(T* weights, Index step, Index visible, Index kv_len, T row_max, T row_sum) {
+  constexpr int lanes = kLanes<T>;
+  const T shift = row_max == -FloatTraits<T>::infinity ? T(0) : row_max;
+  for (Index j = 0; j < visible; j += lanes) {
+    const Index count = min_of(lanes, visible - j);
+    alignas(64) T lane[lanes] = {};
+    for (Index i = 0; i < count; ++i) lane[i] = weights[(j + i) * step];
+    const Packet<T> p = exp_nonpositive<T>(packet::psub(load(lane), broadcast<T>(shift)));
+    store(lane, packet::pdiv(p, broadcast<T>(row_sum)));
+    for (Index i = 0; i < count; ++i) weights[(j + i) * step] = lane[i];
+  }
+  for (Index j = visible; j < kv_len; ++j) weights[j * step] = T(0);
+}
+
+/// True if the row sees a key at all.
+template <class T>
+inline bool sees_any(const T* bias, Index bias_step, Index visible) {
+  if (bias == nullptr) return visible > 0;
+  for (Index j = 0; j < visible; ++j) {
+    if (bias[j * bias_step] != -FloatTraits<T>::infinity) return true;
+  }
+  return false;
+}
+
+template <class T>
+void attention(const AttentionBlock<T>& block) noexcept {
+  constexpr Index key_tile = kKeyTile<T>;
+  constexpr T minus_inf = -FloatTraits<T>::infinity;
+  const AttentionLayout<T> layout(block.head_dim, block.value_dim);
+  T* const workspace = static_cast<T*>(block.workspace);
+  T* const packed_queries = workspace + layout.queries;
+  T* const packed_keys = workspace + layout.keys;
+  T* const packed_values = workspace + layout.values;
+  T* const score_tile = workspace + layout.scores;
+  T* const block_acc = workspace + layout.acc;
+  const auto bias_row = [&](Index row, Index key) -> const T* {
+    return block.bias.data == nullptr
+               ? nullptr
+               : block.bias.data + row * block.bias.row_stride + key * block.bias.col_stride;
+  };
+
+  // 1. Nothing seen yet.
+  pack_rows(block.query, block.query_rows, block.head_dim, packed_queries);
+  for (Index row = 0; row < block.query_rows; ++row) {
+    block.row_max[row] = minus_inf;
+    block.row_sum[row] = T(0);
+  }
+  for (Index i = 0; i < block.query_rows * layout.value_cols; ++i) block_acc[i] = T(0);
+
+  // 2. Tiles of keys, up to the last one that any row of the block sees.
+  const Index block_end = visible_end(block, block.query_rows - 1);
+  for (Index first_key = 0; first_key < block_end; first_key += key_tile) {
+    const Index keys = min_of(key_tile, block_end - first_key);
+    // 3. key^T and values in the register tile's order.
+    pack_panels<T>({block.key.data + first_key * block.key.row_stride, block.key.col_stride, block.key.row_stride},
+                   block.head_dim, keys, packed_keys);
+    pack_panels<T>({block.value.data + first_key * block.value.row_stride, block.value.row_stride, block.value.col_stride},
+                   keys, block.value_dim, packed_values);
+    const bool finite = all_finite(packed_values, packed_size<T>(keys, block.value_dim));
+
+    for (Index first_row = 0; first_row < block.query_rows; first_row += kTileRows) {
+      const Index rows = min_of(kTileRows, block.query_rows - first_row);
+      const Index seen = min_of(keys, visible_end(block, first_row + rows - 1) - first_key);
+      if (seen <= 0) continue;  // a tile beyond the diagonal
+      // 4. scores = query * key^T
+      panels_product<T, QuerySteps<T>, Start::zero>(rows, block.head_dim, packed_queries + first_row * block.head_dim,
+                                                    packed_keys, block.head_dim, seen, score_tile, key_tile);
+      T* acc = block_acc + first_row * layout.value_cols;
+      for (Index r = 0; r < rows; ++r) {
+        const Index row = first_row + r;
+        T* scores = score_tile + r * key_tile;
+        const Index visible = min_of(keys, visible_end(block, row) - first_key);
+        Index computed = 0;
+        if (visible > 0) {
+          // 5. scale, bias and mask; the new maximum
+          const T largest =
+              finish_scores<T>(scores, visible, block.scale, bias_row(row, first_key), block.bias.col_stride);
+          if (block.weights.data != nullptr) {
+            T* kept = block.weights.data + row * block.weights.row_stride + first_key * block.weights.col_stride;
+            for (Index j = 0; j < visible; ++j) kept[j * block.weights.col_stride] = scores[j];
+          }
+          const T row_max = block.row_max[row] > largest ? block.row_max[row] : largest;
+          const T shift = row_max == minus_inf ? T(0) : row_max;  // all visible scores -inf: exp must not see NaN
+          // 6. weights = exp(scores - row_max), and what was summed so far is brought to the new maximum
+          const T correction = exp_nonpositive_scalar<T>(block.row_max[row] - shift);
+          block.row_sum[row] = block.row_sum[row] * correction + exponentiate<T>(scores, visible, shift);
+          block.row_max[row] = row_max;
+          if (correction != T(1)) {
+            T* row_acc = acc + r * layout.value_cols;
+            for (Index col = 0; col < layout.value_cols; col += kLanes<T>) {
+              store(row_acc + col, packet::pmul(load(row_acc + col), broadcast<T>(correction)));
+            }
+          }
+          computed = round_up(visible, kLanes<T>);
+        }
+        // 7. out += weights * values
+        if (finite) {
+          for (Index j = computed; j < seen; ++j) scores[j] = T(0);
+        } else if (visible > 0) {
+          accumulate_visible<T>(packed_values, scores, keys, visible, bias_row(row, first_key), block.bias.col_stride,
+                                block.value_dim, acc + r * layout.value_cols);
+        }
+      }
+      if (finite) {
+        panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, seen, score_tile, packed_values, keys, block.value_dim,
+                                                            acc, layout.value_cols);
+      }
+    }
+  }
+
+  // 8. Divide by the sums.
+  for (Index row = 0; row < block.query_rows; ++row) {
+    const Index visible = visible_end(block, row);
+    T* out = block.out.data + row * block.out.row_stride;
+    T* weights = block.weights.data == nullptr ? nullptr : block.weights.data + row * block.weights.row_stride;
+    if (sees_any<T>(bias_row(row, 0), block.bias.col_stride, visible)) {
+      write_row<T>(block_acc + row * layout.value_cols, block.row_sum[row], block.value_dim, out, block.out.col_stride);
+      if (weights != nullptr) {
+        write_weights<T>(weights, block.weights.col_stride, visible, block.kv_len, block.row_max[row],
+                         block.row_sum[row]);
+      }
+    } else {
+      for (Index col = 0; col < block.value_dim; ++col) out[col * block.out.col_stride] = T(0);
+      if (weights != nullptr) {
+        for (Index j = 0; j < block.kv_len; ++j) weights[j * block.weights.col_stride] = T(0);
+      }
+    }
+  }
+}
+
+}  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

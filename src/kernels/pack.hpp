@@ -1,0 +1,82 @@
+#pragma once
+
+// Packing: copies of a block in the order in which the register tile reads it. It makes every storage order and stride of the
+// inputs alike, pads the last columns with zeros, and keeps the inner loop on contiguous memory.
+
+#include "kernels/packet.hpp"
+
+namespace heed::kernels::HEED_KERNEL_NAMESPACE {
+
+/// Number of elements of b packed in panels.
+template <class T>
+inline Index packed_size(Index depth, Index cols) {
+  return depth * round_up(cols, kLanes<T>);
+}
+
+/// Packs one panel of `width` columns (`filled` of them from b, the rest zero): out[k * width + col] = b(k, col).
+template <class T>
+inline void pack_panel(Strided<const T> b, Index depth, Index width, Index filled, T* out) {
+  constexpr int lanes = kLanes<T>;
+  if (b.col_stride == 1 && filled == width) {
+    for (Index k = 0; k < depth; ++k) {
+      for (Index col = 0; col < width; col += lanes) store(out + k * width + col, load(b.data + k * b.row_stride + col));
+    }
+    return;
+  }
+  if (b.row_stride == 1 && filled == width) {
+    // Columns are contiguous (keys stored by rows, read as key^T): transpose lanes x lanes blocks in registers.
+    Index k = 0;
+    for (; k + lanes <= depth; k += lanes) {
+      for (Index col = 0; col < width; col += lanes) {
+        packet::PacketBlock<Packet<T>, lanes> square;
+        for (int i = 0; i < lanes; ++i) square.packet[i] = load(b.data + k + (col + i) * b.col_stride);
+        packet::ptranspose(square);
+        for (int i = 0; i < lanes; ++i) store(out + (k + i) * width + col, square.packet[i]);
+      }
+    }
+    for (; k < depth; ++k) {
+      for (Index col = 0; col < width; ++col) out[k * width + col] = b.data[k + col * b.col_stride];
+    }
+    return;
+  }
+  for (Index k = 0; k < depth; ++k) {
+    for (Index col = 0; col < filled; ++col) out[k * width + col] = b.data[k * b.row_stride + col * b.col_stride];
+    for (Index col = filled; col < width; ++col) out[k * width + col] = T(0);
+  }
+}
+
+/// Packs b (depth x cols) in panels of kPanel columns; the last panel is one packet wide if that is enough.
+template <class T>
+inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
+  for (Index col = 0; col < cols; col += kPanel<T>) {
+    const Index left = cols - col;
+    const Index width = left > kLanes<T> ? kPanel<T> : kLanes<T>;
+    pack_panel<T>({b.data + col * b.col_stride, b.row_stride, b.col_stride}, depth, width, min_of(left, width),
+                  out + col * depth);
+  }
+}
+
+/// Packs a (rows x depth) in tiles of kTileRows rows: out[tile * kTileRows * depth + k * kTileRows + row]. Rows that do
+/// not exist are left alone: no kernel reads them.
+template <class T>
+inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
+  for (Index first = 0; first < rows; first += kTileRows) {
+    const Index count = min_of(kTileRows, rows - first);
+    const T* source = a.data + first * a.row_stride;
+    for (Index row = 0; row < count; ++row) {
+      for (Index k = 0; k < depth; ++k) out[k * kTileRows + row] = source[row * a.row_stride + k * a.col_stride];
+    }
+    out += kTileRows * depth;
+  }
+}
+
+/// True if no element is NaN or infinite. count is a multiple of kLanes.
+template <class T>
+inline bool all_finite(const T* x, Index count) {
+  Packet<T> sum = broadcast<T>(T(0));
+  const Packet<T> zero = sum;
+  for (Index i = 0; i < count; i += kLanes<T>) sum = packet::pmadd(load(x + i), zero, sum);  // NaN * 0, inf * 0: NaN
+  return packet::predux(sum) == T(0);
+}
+
+}  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

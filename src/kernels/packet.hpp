@@ -1,0 +1,102 @@
+#pragma once
+
+// Vector registers for the kernel bodies: Eigen's packet primitives, plus what Eigen has no name for. This header is
+// compiled once per instruction set; everything in it is in HEED_KERNEL_NAMESPACE, and Eigen itself is renamed by the
+// build (-DEigen=...), so that no function compiled for one instruction set can stand in for that of another.
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/kernels.hpp"
+
+namespace heed::kernels::HEED_KERNEL_NAMESPACE {
+
+namespace packet = Eigen::internal;
+
+template <class T>
+using Packet = typename packet::packet_traits<T>::type;
+
+template <class T>
+inline constexpr int kLanes = packet::unpacket_traits<Packet<T>>::size;
+
+// The register tile is kTileRows x (kTilePackets * kLanes): accumulators, the packets of b and one broadcast of a must fit
+// into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64).
+#if defined(__AVX512F__)
+inline constexpr int kTileRows = 12;
+#elif defined(__AVX__)
+inline constexpr int kTileRows = 6;
+#elif defined(__aarch64__)
+inline constexpr int kTileRows = 8;
+#else
+inline constexpr int kTileRows = 4;
+#endif
+inline constexpr int kTilePackets = 2;
+
+template <class T>
+inline constexpr int kPanel = kTilePackets * kLanes<T>;
+
+// Keys per tile. Constants: where a sum is split may depend on nothing but the element type and the instruction set.
+template <class T>
+inline constexpr int kKeyTile = 512 / static_cast<int>(sizeof(T));
+
+inline constexpr int kQueryBlock = 96;
+
+// std:: templates instantiated here could be merged with the host program's copies and carry our instruction set there.
+inline Index min_of(Index a, Index b) { return a < b ? a : b; }
+inline Index max_of(Index a, Index b) { return a > b ? a : b; }
+inline Index round_up(Index n, Index step) { return (n + step - 1) / step * step; }
+
+template <class T>
+struct FloatTraits;
+
+template <>
+struct FloatTraits<float> {
+  using Bits = std::uint32_t;
+  static constexpr int mantissa_bits = 23;
+  static constexpr Bits exponent_bias = 127;
+  static constexpr float infinity = __builtin_huge_valf();
+  static constexpr float quiet_nan = __builtin_nanf("");
+};
+
+template <>
+struct FloatTraits<double> {
+  using Bits = std::uint64_t;
+  static constexpr int mantissa_bits = 52;
+  static constexpr Bits exponent_bias = 1023;
+  static constexpr double infinity = __builtin_huge_val();
+  static constexpr double quiet_nan = __builtin_nan("");
+};
+
+// Integer view of a packet, for the exponent arithmetic of exp. The compiler's vector types have it for every element
+// size; Eigen 3.4 lacks 64-bit integers.
+template <class T>
+using PacketBits
+    __attribute__((vector_size(sizeof(Packet<T>)))) = typename FloatTraits<T>::Bits;
+
+template <class T>
+inline Packet<T> load(const T* p) {
+  return packet::ploadu<Packet<T>>(p);
+}
+template <class T>
+inline void store(T* p, const Packet<T>& x) {
+  packet::pstoreu(p, x);
+}
+template <class T>
+inline Packet<T> broadcast(T x) {
+  return packet::pset1<Packet<T>>(x);
+}
+
+// Lanes below count keep x, the others become fill.
+template <class T>
+inline Packet<T> keep_first(const Packet<T>& x, Index count, T fill) {
+  using Bits = typename FloatTraits<T>::Bits;
+  constexpr int lanes = kLanes<T>;
+  alignas(64) Bits mask[lanes];
+  for (int i = 0; i < lanes; ++i) mask[i] = i < count ? ~Bits{0} : Bits{0};
+  Packet<T> selector;
+  __builtin_memcpy(&selector, mask, sizeof(selector));
+  return packet::pselect(selector, x, broadcast<T>(fill));
+}
+
+}  // namespace heed::kernels::HEED_KERNEL_NAMESPACE
