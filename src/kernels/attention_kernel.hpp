@@ -107,10 +107,9 @@ inline void accumulate_visible(const T* values, const T* weights, Index keys, In
     Index last = first + 1;
     while (last < visible && (bias == nullptr || bias[last * bias_step] != minus_inf)) ++last;
     for (Index col = 0; col < value_dim; col += kPanel<T>) {
-      const bool wide = value_dim - col > kLanes<T>;
-      const Index width = wide ? kPanel<T> : kLanes<T>;
+      const Index width = panel_width<T>(value_dim - col);
       const T* panel = values + col * keys + first * width;
-      if (wide) {
+      if (width == kPanel<T>) {
         tile_product<T, 1, kTilePackets, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width,
                                                                            acc + col, 0);
       } else {
@@ -209,7 +208,7 @@ void attention(const AttentionBlock<T>& block) noexcept {
       if (seen <= 0) continue;  // a tile beyond the diagonal
       // 4. scores = query * key^T
       panels_product<T, QuerySteps<T>, Start::zero>(rows, block.head_dim, packed_queries + first_row * block.head_dim,
-                                                    packed_keys, block.head_dim, seen, score_tile, key_tile);
+                                                    packed_keys, block.head_dim, keys, seen, score_tile, key_tile);
       T* acc = block_acc + first_row * layout.value_cols;
       for (Index r = 0; r < rows; ++r) {
         const Index row = first_row + r;
@@ -247,7 +246,7 @@ void attention(const AttentionBlock<T>& block) noexcept {
         }
       }
       if (finite) {
-        panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, seen, score_tile, packed_values, keys, block.value_dim,
+        panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, seen, score_tile, packed_values, keys, block.value_dim, block.value_dim,
                                                             acc, layout.value_cols);
       }
     }

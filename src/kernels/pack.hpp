@@ -50,7 +50,7 @@ template <class T>
 inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
   for (Index col = 0; col < cols; col += kPanel<T>) {
     const Index left = cols - col;
-    const Index width = left > kLanes<T> ? kPanel<T> : kLanes<T>;
+    const Index width = panel_width<T>(left);
     pack_panel<T>({b.data + col * b.col_stride, b.row_stride, b.col_stride}, depth, width, min_of(left, width),
                   out + col * depth);
   }

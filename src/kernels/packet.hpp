@@ -36,6 +36,12 @@ inline constexpr int kTilePackets = 2;
 template <class T>
 inline constexpr int kPanel = kTilePackets * kLanes<T>;
 
+/// Columns of a packed panel when `left` columns are still to be packed: one packet if that is enough.
+template <class T>
+constexpr Index panel_width(Index left) {
+  return left > kLanes<T> ? kPanel<T> : kLanes<T>;
+}
+
 // Keys per tile. Constants: where a sum is split may depend on nothing but the element type and the instruction set.
 template <class T>
 inline constexpr int kKeyTile = 512 / static_cast<int>(sizeof(T));

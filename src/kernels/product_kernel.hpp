@@ -69,14 +69,13 @@ void product(const ProductBlock<T>& block) noexcept {
       for (Index col = 0; col < block.cols;) {
         const bool in_place = col < whole_cols;
         const Index left = (in_place ? whole_cols : block.cols) - col;
-        const bool wide = left > kLanes<T>;
-        const Index width = wide ? kPanel<T> : kLanes<T>;
+        const Index width = panel_width<T>(left);
         const T* panel = in_place ? b.data + col : packed_b + (col - whole_cols) * depth;
         const Index panel_stride = in_place ? b.row_stride : width;
         T* c = block.c.data + first_row * block.c.row_stride + col * block.c.col_stride;
         const Index filled = min_of(left, width);
         if (block.c.col_stride == 1 && filled == width) {
-          product_tile<T>(wide, accumulate, rows, depth, packed_a, panel, panel_stride, c, block.c.row_stride);
+          product_tile<T>(width == kPanel<T>, accumulate, rows, depth, packed_a, panel, panel_stride, c, block.c.row_stride);
         } else {
           // The tile reaches beyond c, or c is not row-major: by way of a full tile of our own.
           for (Index r = 0; accumulate && r < rows; ++r) {
@@ -85,7 +84,7 @@ void product(const ProductBlock<T>& block) noexcept {
             }
             for (Index j = filled; j < width; ++j) scratch[r * kPanel<T> + j] = T(0);
           }
-          product_tile<T>(wide, accumulate, rows, depth, packed_a, panel, panel_stride, scratch, kPanel<T>);
+          product_tile<T>(width == kPanel<T>, accumulate, rows, depth, packed_a, panel, panel_stride, scratch, kPanel<T>);
           for (Index r = 0; r < rows; ++r) {
             for (Index j = 0; j < filled; ++j) {
               c[r * block.c.row_stride + j * block.c.col_stride] = scratch[r * kPanel<T> + j];

@@ -67,17 +67,19 @@ inline void tile_product_rows(Index rows, Index depth, const T* a, const T* b, I
   tile_product<T, Rows, Packets, AStep, start>(depth, a, b, b_stride, c, c_stride);
 }
 
-/// The product of one row tile with b packed in panels (pack.hpp) of `cols` columns; c has round_up(cols, lanes) columns.
+/// The product of one row tile with the first `cols` columns of b, which has been packed in panels (pack.hpp) of packed_cols columns.
+/// c has round_up(cols, lanes) columns.
 template <class T, class AStep, Start start>
-inline void panels_product(Index rows, Index depth, const T* a, const T* b, Index packed_depth, Index cols, T* c,
+inline void panels_product(Index rows, Index depth, const T* a, const T* b, Index packed_depth, Index packed_cols, Index cols, T* c,
                            Index c_stride) {
-  constexpr Index panel = kPanel<T>;
-  Index col = 0;
-  for (; col + kLanes<T> < cols; col += panel) {
-    tile_product_rows<T, kTilePackets, AStep, start>(rows, depth, a, b + col * packed_depth, panel, c + col, c_stride);
-  }
-  if (col < cols) {
-    tile_product_rows<T, 1, AStep, start>(rows, depth, a, b + col * packed_depth, kLanes<T>, c + col, c_stride);
+  for (Index col = 0; col < cols; col += kPanel<T>) {
+    const Index width = panel_width<T>(packed_cols - col);
+    const T* panel = b + col * packed_depth;
+    if (cols - col > kLanes<T>) {
+      tile_product_rows<T, kTilePackets, AStep, start>(rows, depth, a, panel, width, c + col, c_stride);
+    } else {
+      tile_product_rows<T, 1, AStep, start>(rows, depth, a, panel, width, c + col, c_stride);
+    }
   }
 }
 

@@ -1,0 +1,184 @@
+// A row's result depends on its own query and the keys and values that it sees, on nothing else. By memcmp.
+
+#include "catch.hpp"
+#include "heed/multi_head_attention.hpp"
+#include "helpers.hpp"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+
+const AttentionShape kShapes[] = {
+    {1, 1, 1, 1, 1, 1, 1},     {1, 1, 1, 130, 130, 64, 64},  {2, 2, 1, 97, 97, 5, 7},
+    {1, 4, 2, 33, 33, 16, 16}, {3, 2, 2, 257, 257, 24, 40}, {1, 1, 1, 200, 200, 128, 128},
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("the same bits for 1 to 8 threads", "[threads]", float, double) {
+  for (const AttentionShape& s : kShapes) {
+    const auto in = random_inputs<TestType>(s, 1);
+    for (const Mask& mask : {Mask(), causal()}) {
+      AttentionOptions options = options_for(s, mask);
+      const auto alone = scaled_dot_product_attention(in.query, in.key, in.value, options);
+      for (Index threads = 2; threads <= 8; ++threads) {
+        ThreadPool pool(threads);
+        options.executor = &pool;
+        CHECK(same_bits(alone, scaled_dot_product_attention(in.query, in.key, in.value, options)));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time", "", float, double) {
+  for (AttentionShape s : kShapes) {
+    s.batch_size = 1;
+    const auto in = random_inputs<TestType>(s, 2);
+    const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, causal()));
+    for (const Index chunk : {Index{1}, Index{2}, Index{5}, Index{7}, Index{64}, Index{96}, Index{100}}) {
+      for (Index first = 0; first < s.query_len; first += chunk) {
+        const Index rows = std::min(chunk, s.query_len - first);
+        // A chunk against the whole cache, and a decode step against the keys up to now.
+        const auto against_all = scaled_dot_product_attention(in.query.middleRows(first, rows), in.key, in.value,
+                                                              options_for(s, causal() & query_offset(first)));
+        const auto against_past =
+            scaled_dot_product_attention(in.query.middleRows(first, rows), in.key.topRows(first + rows),
+                                         in.value.topRows(first + rows), options_for(s, causal() & bottom_right()));
+        CAPTURE(s.query_len, chunk, first);
+        REQUIRE(same_bits(full.middleRows(first, rows), against_all));
+        REQUIRE(same_bits(full.middleRows(first, rows), against_past));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, for many heads and for one", "", float, double) {
+  const AttentionShape s{3, 4, 2, 61, 61, 12, 20};
+  const auto in = random_inputs<TestType>(s, 4);
+  for (const Mask& mask : {Mask(), causal()}) {
+    const auto together = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, mask));
+    for (Index b = 0; b < s.batch_size; ++b) {
+      for (Index h = 0; h < s.num_heads; ++h) {
+        const Index kv = h / 2;
+        AttentionOptions one;
+        one.mask = mask;
+        const auto alone = scaled_dot_product_attention(in.query.block(b * 61, h * 12, 61, 12), in.key.block(b * 61, kv * 12, 61, 12),
+                                                        in.value.block(b * 61, kv * 20, 61, 20), one);
+        CHECK(same_bits(together.block(b * 61, h * 20, 61, 20), alone));
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment", "", float, double) {
+  using ByColumns = Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
+  for (const AttentionShape& s : kShapes) {
+    const auto in = random_inputs<TestType>(s, 6);
+    const auto options = options_for(s, causal());
+    const auto plain = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options);
+
+    const ByColumns query = in.query;
+    const ByColumns key = in.key;
+    const ByColumns value = in.value;
+    CHECK(same_bits(plain.out, scaled_dot_product_attention(query, key, value, options)));
+
+    for (const Index step : {Index{1}, Index{3}}) {
+      AwkwardMatrix<TestType> awkward_query(in.query, step);
+      AwkwardMatrix<TestType> awkward_key(in.key, step);
+      AwkwardMatrix<TestType> awkward_value(in.value, step);
+      AwkwardMatrix<TestType> awkward_out(Matrix<TestType>::Zero(plain.out.rows(), plain.out.cols()), step);
+      auto out = awkward_out.map();
+      scaled_dot_product_attention_into(awkward_query.map(), awkward_key.map(), awkward_value.map(), out, options);
+      CHECK(same_bits(plain.out, out));
+    }
+
+    const ByColumns reversed = in.query.rowwise().reverse();
+    const ByColumns reversed_key = in.key.rowwise().reverse();
+    using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
+    // Negative strides: the last column first, read backwards.
+    const Eigen::Map<const ByColumns, 0, Strides> backwards(reversed.data() + reversed.rows() * (reversed.cols() - 1), reversed.rows(),
+                                                            reversed.cols(), Strides(-reversed.rows(), 1));
+    const Eigen::Map<const ByColumns, 0, Strides> backwards_key(reversed_key.data() + reversed_key.rows() * (reversed_key.cols() - 1),
+                                                                reversed_key.rows(), reversed_key.cols(),
+                                                                Strides(-reversed_key.rows(), 1));
+    CHECK(same_bits(plain.out, scaled_dot_product_attention(backwards, backwards_key, value, options)));
+
+    ByColumns out_by_columns(plain.out.rows(), plain.out.cols());
+    scaled_dot_product_attention_into(in.query, in.key, in.value, out_by_columns, options);
+    CHECK(same_bits(plain.out, out_by_columns));
+  }
+}
+
+TEMPLATE_TEST_CASE("asking for the weights and the logsumexp changes no bit of out", "", float, double) {
+  for (const AttentionShape& s : kShapes) {
+    const auto in = random_inputs<TestType>(s, 7);
+    for (const Mask& mask : {Mask(), causal()}) {
+      const auto options = options_for(s, mask);
+      CHECK(same_bits(scaled_dot_product_attention(in.query, in.key, in.value, options),
+                      scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options).out));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "", float, double) {
+  const AttentionShape s{1, 1, 1, 140, 140, 16, 16};
+  const auto in = random_inputs<TestType>(s, 8);
+  const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, causal()));
+  for (const Index cut : {Index{1}, Index{5}, Index{64}, Index{127}, Index{129}, Index{139}}) {
+    for (const TestType poison : {TestType(3), kNaN<TestType>, kInf<TestType>, -std::numeric_limits<TestType>::max()}) {
+      auto other = in;
+      other.query.bottomRows(140 - cut).setConstant(poison);
+      other.key.bottomRows(140 - cut).setConstant(poison);
+      other.value.bottomRows(140 - cut).setConstant(poison);
+      const auto out = scaled_dot_product_attention(other.query, other.key, other.value, options_for(s, causal()));
+      CHECK(same_bits(full.topRows(cut), out.topRows(cut)));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a row of a matrix product has the same bits alone, in a block, in any storage order and on any threads",
+                   "[threads]", float, double) {
+  for (const auto& [rows, depth, cols] :
+       {std::array<Index, 3>{1, 1, 1}, {13, 300, 70}, {200, 64, 33}, {50, 513, 530}, {400, 17, 1100}}) {
+    const Matrix<TestType> a = random_matrix<TestType>(rows, depth, 11);
+    const Matrix<TestType> b = random_matrix<TestType>(depth, cols, 12);
+    const Matrix<TestType> full = matrix_product(a, b);
+    CHECK(static_cast<double>((full - a * b).cwiseAbs().maxCoeff()) <=
+          4 * static_cast<double>(depth) * std::numeric_limits<TestType>::epsilon());
+    for (const Index first : {Index{0}, rows / 2, rows - 1}) {
+      CHECK(same_bits(full.row(first), matrix_product(a.row(first), b)));
+      CHECK(same_bits(full.bottomRows(rows - first), matrix_product(a.bottomRows(rows - first), b)));
+    }
+    CHECK(same_bits(full.rightCols(cols / 2), matrix_product(a, b.rightCols(cols / 2))));
+    const Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic> a_by_columns = a;
+    const Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic> b_by_columns = b;
+    CHECK(same_bits(full, matrix_product(a_by_columns, b_by_columns)));
+    CHECK(same_bits(full.topRows(1), matrix_product(a_by_columns.topRows(1), b_by_columns)));
+    for (Index threads = 2; threads <= 4; ++threads) {
+      ThreadPool pool(threads);
+      CHECK(same_bits(full, matrix_product(a, b, &pool)));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]", float, double) {
+  Random random(5);
+  const MultiHeadAttention<TestType> layer(48, 4, random);
+  const Matrix<TestType> x = random_matrix<TestType>(3 * 37, 48, 6);
+  ThreadPool pool(3);
+  LayerOptions options;
+  options.mask = causal();
+  options.batch_size = 3;
+  const auto together = layer.forward(x, options);
+  options.executor = &pool;
+  CHECK(same_bits(together, layer.forward(x, options)));
+  CHECK(same_bits(together, layer.forward_with_weights(x, options).out));
+  for (Index b = 0; b < 3; ++b) {
+    LayerOptions one;
+    one.mask = causal();
+    CHECK(same_bits(together.middleRows(b * 37, 37), layer.forward(x.middleRows(b * 37, 37), one)));
+    // Prefixes: what comes later changes no bit of what came before.
+    CHECK(same_bits(together.middleRows(b * 37, 11), layer.forward(x.middleRows(b * 37, 11), one)));
+  }
+}
