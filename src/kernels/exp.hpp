@@ -56,8 +56,8 @@ inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
   constexpr int terms = static_cast<int>(sizeof(Constants::q) / sizeof(T));
 #pragma GCC unroll 16
   for (int i = 1; i < terms; ++i) q = packet::pmadd(q, r, broadcast<T>(Constants::q[i]));
-  const Packet<T> exp_r =
-      packet::pmadd(packet::pmul(r, r), q, packet::padd(r, broadcast<T>(T(1))));
+  // 1 comes last: the small terms are summed first, and only this sum rounds at the size of the result.
+  const Packet<T> exp_r = packet::padd(packet::pmadd(packet::pmul(r, r), q, r), broadcast<T>(T(1)));
   // The low bits of `shifted` hold n; moved into the exponent field, the magic number's own bits fall off the top.
   PacketBits<T> bits;
   __builtin_memcpy(&bits, &shifted, sizeof(bits));

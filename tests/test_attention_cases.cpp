@@ -1,0 +1,270 @@
+// What goes wrong for others in this field, as small tests with numbers that can be checked by hand.
+
+#include "catch.hpp"
+#include "heed/multi_head_attention.hpp"
+#include "heed/probe.hpp"
+#include "helpers.hpp"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+
+/// Equal scores: with keys of zero, each output is the mean of the values that the row sees.
+AttentionResult<double> mean_of_values(const Eigen::VectorXd& values, Index queries, const AttentionOptions& options) {
+  const Matrix<double> query = random_matrix<double>(queries, 3 * options.num_heads, 1);
+  const Matrix<double> key = Matrix<double>::Zero(values.rows(), 3);
+  AttentionOptions shared = options;
+  shared.num_kv_heads = 1;
+  return scaled_dot_product_attention_with_weights(query, key, values, shared);
+}
+
+bool near(double a, double b, double tolerance = 1e-7) { return std::abs(a - b) < tolerance; }
+
+}  // namespace
+
+TEST_CASE("a matrix of ones and zeros shifts the scores as a bias, and is refused as a mask") {
+  Matrix<double> ones_and_zeros(1, 2);
+  ones_and_zeros << 1, 0;
+  AttentionOptions options;
+  options.mask = bias(ones_and_zeros);
+  const auto weights = mean_of_values(Eigen::Vector2d(1, 2), 1, options).weights.head(0).eval();
+  CHECK(near(weights(0, 0), 0.7310586));
+  CHECK(near(weights(0, 1), 0.2689414));
+  CHECK(contains(message_of<ArgumentError>([&] { (void)additive_mask(ones_and_zeros); }), "row 0, column 0"));
+
+  Matrix<double> zero_and_hidden(1, 2);
+  zero_and_hidden << 0, -kInf<double>;
+  options.mask = additive_mask(zero_and_hidden);
+  const auto masked = mean_of_values(Eigen::Vector2d(1, 2), 1, options).weights.head(0).eval();
+  CHECK(masked(0, 0) == 1);
+  CHECK(masked(0, 1) == 0);
+}
+
+TEST_CASE("a causal mask stays when a bias is given as well") {
+  Matrix<double> added = Matrix<double>::Zero(3, 3);
+  added(1, 1) = std::log(3.0);
+  added(2, 0) = -kInf<double>;
+  AttentionOptions options;
+  options.mask = causal() & bias(added);
+  const auto out = mean_of_values(Eigen::Vector3d(1, 2, 4), 3, options).out;
+  CHECK(near(out(0, 0), 1));
+  CHECK(near(out(1, 0), 1.75));
+  CHECK(near(out(2, 0), 3));
+
+  // Left padding under a causal mask: the first row sees nothing, the second itself.
+  Matrix<double> padded = Matrix<double>::Zero(2, 2);
+  padded.col(0).setConstant(-kInf<double>);
+  options.mask = causal() & bias(padded);
+  const auto left = mean_of_values(Eigen::Vector2d(5, 7), 2, options).out;
+  CHECK(left(0, 0) == 0);
+  CHECK(near(left(1, 0), 7));
+}
+
+TEST_CASE("padded keys are hidden from every query, and padded queries still get their rows") {
+  Matrix<double> padding = Matrix<double>::Zero(4, 4);
+  padding.rightCols(2).setConstant(-kInf<double>);
+  AttentionOptions options;
+  options.mask = bias(padding);
+  const Eigen::Vector4d values(1, 2, 3, 4);
+  const auto out = mean_of_values(values, 4, options).out;
+  for (Index i = 0; i < 4; ++i) CHECK(near(out(i, 0), 1.5));
+  options.mask = causal() & bias(padding);
+  const auto causal_out = mean_of_values(values, 4, options).out;
+  CHECK(near(causal_out(0, 0), 1));
+  for (Index i = 1; i < 4; ++i) CHECK(near(causal_out(i, 0), 1.5));
+}
+
+TEST_CASE("query head h reads key/value head h / group") {
+  for (const auto& [heads, kv_heads] : {std::pair<Index, Index>{4, 2}, {6, 3}, {8, 2}, {4, 4}, {4, 1}}) {
+    const Matrix<double> query = random_matrix<double>(2, heads, 2);
+    const Matrix<double> key = Matrix<double>::Zero(3, kv_heads);
+    Matrix<double> value(3, kv_heads);
+    for (Index h = 0; h < kv_heads; ++h) value.col(h).setConstant(10.0 * static_cast<double>(h + 1));
+    AttentionOptions options;
+    options.num_heads = heads;
+    options.num_kv_heads = kv_heads;
+    const auto out = scaled_dot_product_attention(query, key, value, options);
+    for (Index h = 0; h < heads; ++h) CHECK(near(out(0, h), 10.0 * static_cast<double>(h / (heads / kv_heads) + 1)));
+  }
+}
+
+TEST_CASE("scores are divided by the root of the head size, not of the model's") {
+  Matrix<double> query = Matrix<double>::Zero(1, 8);
+  query(0, 0) = 2;
+  Matrix<double> key = Matrix<double>::Zero(2, 8);
+  key(0, 0) = 1;
+  const Matrix<double> value = Matrix<double>::Identity(2, 8);
+  AttentionOptions options;
+  options.num_heads = 2;
+  const auto result = scaled_dot_product_attention_with_weights(query, key, value, options);
+  CHECK(near(result.weights.head(0)(0, 0), 0.7310586));
+}
+
+TEST_CASE("weights are per head, sum to one, are zero where masked, and give the head's output") {
+  Random random(3);
+  const MultiHeadAttention<double> layer(12, 3, random);
+  const Matrix<double> x = random_matrix<double>(20, 12, 4);
+  LayerOptions options;
+  options.mask = causal();
+  const auto result = layer.forward_with_weights(x, options);
+  CHECK(same_bits(result.out, layer.forward(x, options)));
+  CHECK(same_bits(result.out, layer.forward(x, options)));
+  const Matrix<double> value = matrix_product(x, layer.w_v);
+  for (Index h = 0; h < 3; ++h) {
+    const Matrix<double> weights = result.weights.head(h);
+    CHECK(weights.rows() == 20);
+    CHECK(rows_sum_to_one(weights).passed);
+    for (Index i = 0; i < 20; ++i) {
+      for (Index j = 0; j < 20; ++j) CHECK((weights(i, j) == 0) == (j > i));
+    }
+    CHECK((weights * value.middleCols(4 * h, 4) - result.heads.middleCols(4 * h, 4)).cwiseAbs().maxCoeff() < 1e-14);
+  }
+  CHECK(contains(message_of<RangeError>([&] { (void)result.weights.head(3); }), "there are 3 heads"));
+  CHECK(contains(message_of<RangeError>([&] { (void)result.weights.head(0, 1); }), "1 sequences"));
+}
+
+TEST_CASE("the softmax runs along the keys") {
+  Matrix<double> query(2, 1);
+  query << 1, 0;
+  Matrix<double> key(3, 1);
+  key << 0, std::log(2.0), std::log(4.0);
+  const Matrix<double> value = random_matrix<double>(3, 2, 5);
+  const auto result = scaled_dot_product_attention_with_weights(query, key, value);
+  const Matrix<double> weights = result.weights.head(0);
+  for (Index j = 0; j < 3; ++j) {
+    CHECK(near(weights(0, j), std::pow(2.0, static_cast<double>(j)) / 7));
+    CHECK(near(weights(1, j), 1.0 / 3));
+  }
+  const Matrix<double> one = scaled_dot_product_attention_with_weights(query.topRows(1), key, value).weights.head(0);
+  CHECK((one.array() < 1).all());
+
+  // Permuting the keys with their values permutes the weights and leaves the output.
+  const Eigen::PermutationMatrix<3> swap(Eigen::Vector3i(2, 0, 1));
+  const Matrix<double> other_key = swap * key;
+  const Matrix<double> other_value = swap * value;
+  const auto permuted = scaled_dot_product_attention_with_weights(query, other_key, other_value);
+  CHECK((permuted.out - result.out).cwiseAbs().maxCoeff() < 1e-15);
+  CHECK((permuted.weights.stacked * swap - weights).cwiseAbs().maxCoeff() < 1e-15);
+}
+
+TEST_CASE("heads are cut and joined as column blocks") {
+  Matrix<double> x(2, 4);
+  x << 1, 2, 3, 4, 5, 6, 7, 8;
+  const Matrix<double> zero = Matrix<double>::Zero(4, 4);
+  const Matrix<double> one = Matrix<double>::Identity(4, 4);
+  Matrix<double> means(2, 4);
+  means << 3, 4, 5, 6, 3, 4, 5, 6;
+  const auto causal_out = multi_head_attention(x, zero, zero, one, one, 2, causal());
+  CHECK(same_bits(causal_out.row(0), x.row(0)));
+  CHECK(same_bits(causal_out.row(1), means.row(1)));
+  CHECK(same_bits(multi_head_attention(x, zero, zero, one, one, 2), means));
+
+  // A layer of two heads is two layers of one head on the two halves.
+  Random random(6);
+  const MultiHeadAttention<double> layer(8, 2, random);
+  const Matrix<double> y = random_matrix<double>(5, 8, 7);
+  const Matrix<double> both = layer.forward(y);
+  Matrix<double> halves = Matrix<double>::Zero(5, 8);
+  for (Index h = 0; h < 2; ++h) {
+    const auto part = [&](const Matrix<double>& w) { return Matrix<double>(w.middleCols(4 * h, 4)); };
+    const Matrix<double> w_o = layer.w_o.middleRows(4 * h, 4);
+    halves += multi_head_attention(y, part(layer.w_q), part(layer.w_k), part(layer.w_v), w_o, 1);
+  }
+  CHECK((both - halves).cwiseAbs().maxCoeff() < 1e-14);
+}
+
+TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") {
+  Random random(8);
+  MultiHeadAttention<float> layer(8, 2, random);
+  const Matrix<float> x = random_matrix<float>(4, 8, 9);
+  CHECK(message_of<ShapeError>([&] { (void)layer.forward(Matrix<float>(random_matrix<float>(4, 7, 1))); }) ==
+        "w_q is 8 x 8, it needs 7 rows, as x is 4 x 7");
+  CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(10, 3, random); }), "d_model is 10"));
+  CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(0, 1, random); }), "d_model is 0"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 3); }),
+                 "d_model 8 is not a positive multiple of num_heads 3"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 0); }),
+                 "num_heads is 0"));
+  LayerOptions options;
+  options.batch_size = 3;
+  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x, options); }), "x has 4 rows"));
+  layer.w_o.resize(7, 8);
+  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }), "w_o is 7 x 8, it needs 8 rows, as w_v is 8 x 8"));
+}
+
+TEST_CASE("a layer's input is left as it was, and a sequence of length zero is one") {
+  Random random(9);
+  const MultiHeadAttention<float> layer(8, 2, random);
+  const Matrix<float> x = random_matrix<float>(4, 8, 9);
+  const Matrix<float> before = x;
+  const auto a = layer.forward(x);
+  CHECK(same_bits(before, x));
+  CHECK(same_bits(a, layer.forward(x)));
+  CHECK(layer.forward(Matrix<float>(0, 8)).rows() == 0);
+  CHECK(layer.forward(Matrix<float>(0, 8)).cols() == 8);
+  LayerOptions options;
+  options.batch_size = 0;
+  CHECK(layer.forward(Matrix<float>(0, 8), options).rows() == 0);
+}
+
+TEST_CASE("the causal probe passes a causal layer and finds the leak of one that is not") {
+  Random random(10);
+  const MultiHeadAttention<double> layer(16, 2, random);
+  const Matrix<double> x = random_matrix<double>(9, 16, 11);
+  const CausalReport good = verify_causal(layer, x, causal());
+  CHECK(good.passed);
+  CHECK(good.largest_difference == 0);
+  CHECK(good.cuts == 8);
+  CHECK(good.position == -1);
+  const CausalReport bad = verify_causal(layer, x);
+  CHECK_FALSE(bad.passed);
+  CHECK(bad.largest_difference > 1e-3);
+  CHECK(bad.position >= 0);
+  CHECK(bad.position < bad.cut);
+
+  // A leak of one element from one position to the one before it.
+  const auto leaky = [](const Matrix<double>& input) {
+    Matrix<double> out = input;
+    out(6, 3) += 1e-6 * input(7, 0);
+    return out;
+  };
+  const CausalReport small = verify_causal(leaky, x);
+  CHECK_FALSE(small.passed);
+  CHECK(small.position == 6);
+  CHECK(small.column == 3);
+  CHECK(small.cut == 7);
+  CHECK(verify_causal(leaky, x, {.tolerance = 1e-3}).passed);
+
+  const auto sometimes_nan = [](const Matrix<double>& input) {
+    Matrix<double> out = input;
+    if (input(8, 0) < 0) out(0, 0) = kNaN<double>;
+    return out;
+  };
+  CHECK_FALSE(verify_causal(sometimes_nan, x).passed);
+  CHECK(verify_causal(leaky, Matrix<double>(x.topRows(1) * 0).eval().replicate(9, 1).eval(), {.most_cuts = 3}).cuts == 3);
+  CHECK(verify_causal([](const Matrix<double>& input) { return input; }, Matrix<double>(0, 4)).passed);
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)verify_causal([](const Matrix<double>&) { return Matrix<double>(2, 2); }, x);
+                 }),
+                 "returned 2"));
+  CHECK(contains(message_of<ArgumentError>([&] { (void)verify_causal(leaky, x, {.tolerance = kNaN<double>}); }), "tolerance"));
+}
+
+TEST_CASE("the row-sum probe says which row is no distribution") {
+  Matrix<double> weights(4, 2);
+  weights << 0.5, 0.5, 0, 0, 1, 0, 0.25, 0.75;
+  const RowSumReport good = rows_sum_to_one(weights);
+  CHECK(good.passed);
+  CHECK(good.empty_rows == 1);
+  weights(3, 0) = 0.5;
+  const RowSumReport bad = rows_sum_to_one(weights);
+  CHECK_FALSE(bad.passed);
+  CHECK(bad.row == 3);
+  CHECK(near(bad.largest_error, 0.25, 1e-15));
+  weights.row(3) << 2, -1;
+  CHECK_FALSE(rows_sum_to_one(weights).passed);
+  weights.row(3) << kNaN<double>, 1;
+  CHECK_FALSE(rows_sum_to_one(weights).passed);
+  CHECK(rows_sum_to_one(Matrix<double>(0, 3)).passed);
+}
