@@ -19,7 +19,7 @@ inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_sam
 template <class Scalar>
 void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out, Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
-    Workspace workspace(product_workspace_bytes<Scalar>(executor != nullptr ? executor->concurrency() : 1));
+    Workspace workspace(product_workspace_bytes<Scalar>(b.rows, b.cols, executor != nullptr ? executor->concurrency() : 1));
     run_product(a, b, out, workspace.data(), executor);
   } else {
     reference::matrix_product(a, b, out);

@@ -31,10 +31,11 @@ void require_product(Index a, Index b, const char* what) {
   }
 }
 
-template <class T>
-void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, const std::string& because) {
+/// Throws unless the view is rows x cols. `because` makes the words of the message, and is called only for one.
+template <class T, class Because>
+void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, Because because) {
   if (view.rows != rows || view.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because + " need " + std::to_string(rows) + " x " +
+    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " + std::to_string(rows) + " x " +
                       std::to_string(cols));
   }
 }
@@ -80,23 +81,23 @@ template <class T>
 void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tensors) {
   const Index query_rows = shape.batch_size * shape.query_len;
   const Index kv_rows = shape.batch_size * shape.kv_len;
-  const std::string batch = count_of(shape.batch_size, "sequence");
-  const std::string queries = batch + " of " + count_of(shape.query_len, "query row");
-  const std::string keys = batch + " of " + count_of(shape.kv_len, "key");
-  const std::string heads = " and " + count_of(shape.num_heads, "head");
-  const std::string kv_heads = " and " + count_of(shape.num_kv_heads, "key/value head");
-  const std::string of_head_dim = " of " + std::to_string(shape.head_dim);
-  const std::string of_value_dim = " of " + std::to_string(shape.value_dim);
-  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim, queries + heads + of_head_dim);
-  require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim, keys + kv_heads + of_head_dim);
-  require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim, keys + kv_heads + of_value_dim);
-  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim, queries + heads + of_value_dim);
+  const auto sequences_of = [&](Index length, const char* what) {
+    return count_of(shape.batch_size, "sequence") + " of " + count_of(length, what);
+  };
+  const auto queries = [&] { return sequences_of(shape.query_len, "query row") + " and " + count_of(shape.num_heads, "head"); };
+  const auto keys = [&] { return sequences_of(shape.kv_len, "key") + " and " + count_of(shape.num_kv_heads, "key/value head"); };
+  const auto with_dim = [](const auto& words, Index dim) {
+    return [&words, dim] { return words() + " of " + std::to_string(dim); };
+  };
+  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim, with_dim(queries, shape.head_dim));
+  require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim, with_dim(keys, shape.head_dim));
+  require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim, with_dim(keys, shape.value_dim));
+  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim, with_dim(queries, shape.value_dim));
   if (wanted(tensors.weights)) {
-    require_size(tensors.weights, "weights", query_rows * shape.num_heads, shape.kv_len, queries + heads + ", " + keys);
+    require_size(tensors.weights, "weights", query_rows * shape.num_heads, shape.kv_len,
+                 [&] { return queries() + ", " + keys(); });
   }
-  if (wanted(tensors.logsumexp)) {
-    require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries + heads);
-  }
+  if (wanted(tensors.logsumexp)) require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
   const auto require_apart_from_inputs = [&](const MatrixView<T>& written, const char* name) {
     require_apart(written, name, tensors.query, "query");
     require_apart(written, name, tensors.key, "key");
@@ -127,8 +128,9 @@ std::size_t statistics_bytes(const kernels::Kernels<T>& kernels) {
 }
 
 template <class T>
-std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape) {
-  return statistics_bytes(kernels) + round_to_line(kernels.attention_bytes(shape.head_dim, shape.value_dim));
+std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape, Index block_rows) {
+  return statistics_bytes(kernels) +
+         round_to_line(kernels.attention_bytes(block_rows, shape.kv_len, shape.head_dim, shape.value_dim));
 }
 
 template <class T>
@@ -155,6 +157,7 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
   block_rows_ = blocks_per_head_ == 0
                     ? 0
                     : round_up((shape.query_len + blocks_per_head_ - 1) / blocks_per_head_, kernels.tile_rows);
+  block_rows_ = std::min(block_rows_, shape.query_len);
   if (block_rows_ > 0) blocks_per_head_ = (shape.query_len + block_rows_ - 1) / block_rows_;
   threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
 }
@@ -166,7 +169,7 @@ Index AttentionPlan<T>::num_items() const noexcept {
 
 template <class T>
 std::size_t AttentionPlan<T>::workspace_bytes() const noexcept {
-  return static_cast<std::size_t>(threads_) * thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_);
+  return static_cast<std::size_t>(threads_) * thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_);
 }
 
 template <class T>

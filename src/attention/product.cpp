@@ -12,8 +12,9 @@ namespace heed {
 namespace {
 
 template <class T>
-std::size_t thread_bytes() {
-  const std::size_t bytes = kernels::kernels_of<T>(kernels::table()).product_bytes();
+std::size_t thread_bytes(Index depth, Index cols) {
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  const std::size_t bytes = kernels.product_bytes(depth, std::min(cols, kernels.product_cols));
   return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
 }
 
@@ -36,8 +37,8 @@ void check_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> o
 }
 
 template <class T>
-std::size_t product_workspace_bytes(Index threads) {
-  return static_cast<std::size_t>(threads) * thread_bytes<T>();
+std::size_t product_workspace_bytes(Index depth, Index cols, Index threads) {
+  return static_cast<std::size_t>(threads) * thread_bytes<T>(depth, cols);
 }
 
 template <class T>
@@ -80,7 +81,7 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
       std::min(executor->concurrency(), shared.items),
       [](void* context, Index thread) {
         auto& s = *static_cast<Shared*>(context);
-        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>();
+        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>(s.b.rows, s.b.cols);
         for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1)) s.run_item(item, own);
       },
       &shared);
@@ -89,8 +90,8 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
 template void check_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
 template void check_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>);
 template void check_product(MatrixView<const long double>, MatrixView<const long double>, MatrixView<long double>);
-template std::size_t product_workspace_bytes<float>(Index);
-template std::size_t product_workspace_bytes<double>(Index);
+template std::size_t product_workspace_bytes<float>(Index, Index, Index);
+template std::size_t product_workspace_bytes<double>(Index, Index, Index);
 template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Executor*) noexcept;
 template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*, Executor*) noexcept;
 

@@ -26,28 +26,29 @@ using ScoreSteps = Steps<kKeyTile<T>, 1>;  // scores are a row-major tile of kTi
 template <class T>
 struct AttentionLayout {
   Index value_cols;  // value_dim, padded to whole packets
-  Index queries;     // packed: round_up(kQueryBlock, kTileRows) x head_dim
-  Index keys;        // packed key^T: head_dim x kKeyTile
-  Index values;      // packed: kKeyTile x value_cols
+  Index queries;     // packed: query_rows, in whole register tiles, x head_dim
+  Index keys;        // packed key^T: head_dim x the keys of a tile, in whole panels
+  Index values;      // packed: the keys of a tile x value_cols
   Index scores;      // kTileRows x kKeyTile
-  Index acc;         // kQueryBlock x value_cols
+  Index acc;         // query_rows x value_cols
   Index size;
 
-  AttentionLayout(Index head_dim, Index value_dim) {
+  AttentionLayout(Index query_rows, Index kv_len, Index head_dim, Index value_dim) {
     constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+    const Index tile_keys = round_up(min_of(kKeyTile<T>, kv_len), kPanel<T>);
     value_cols = round_up(value_dim, kLanes<T>);
     queries = 0;
-    keys = queries + round_up(round_up(kQueryBlock, kTileRows) * head_dim, line);
-    values = keys + round_up(head_dim * kKeyTile<T>, line);
-    scores = values + round_up(kKeyTile<T> * value_cols, line);
+    keys = queries + round_up(round_up(query_rows, kTileRows) * head_dim, line);
+    values = keys + round_up(head_dim * tile_keys, line);
+    scores = values + round_up(tile_keys * value_cols, line);
     acc = scores + kTileRows * kKeyTile<T>;
-    size = acc + round_up(kQueryBlock * value_cols, line);
+    size = acc + round_up(query_rows * value_cols, line);
   }
 };
 
 template <class T>
-std::size_t attention_bytes(Index head_dim, Index value_dim) noexcept {
-  return static_cast<std::size_t>(AttentionLayout<T>(head_dim, value_dim).size) * sizeof(T);
+std::size_t attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
+  return static_cast<std::size_t>(AttentionLayout<T>(query_rows, kv_len, head_dim, value_dim).size) * sizeof(T);
 }
 
 template <class T>
@@ -170,7 +171,7 @@ template <class T>
 void attention(const AttentionBlock<T>& block) noexcept {
   constexpr Index key_tile = kKeyTile<T>;
   constexpr T minus_inf = -FloatTraits<T>::infinity;
-  const AttentionLayout<T> layout(block.head_dim, block.value_dim);
+  const AttentionLayout<T> layout(block.query_rows, block.kv_len, block.head_dim, block.value_dim);
   T* const workspace = static_cast<T*>(block.workspace);
   T* const packed_queries = workspace + layout.queries;
   T* const packed_keys = workspace + layout.keys;

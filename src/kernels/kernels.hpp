@@ -40,7 +40,7 @@ struct AttentionBlock {
   Index first_visible_end;
   Index visible_step;
   T scale;
-  void* workspace;  // Kernels<T>::attention_bytes(head_dim, value_dim) bytes, aligned to 64
+  void* workspace;  // Kernels<T>::attention_bytes(query_rows, kv_len, head_dim, value_dim) bytes, aligned to 64
 };
 
 /// c = a * b for a block of rows and columns of c: depth is the inner dimension.
@@ -52,7 +52,7 @@ struct ProductBlock {
   Index rows;
   Index depth;
   Index cols;       // 1 ... Kernels<T>::product_cols
-  void* workspace;  // Kernels<T>::product_bytes() bytes, aligned to 64
+  void* workspace;  // Kernels<T>::product_bytes(depth, cols) bytes, aligned to 64
 };
 
 template <class T>
@@ -63,9 +63,9 @@ struct Kernels {
   Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
   Index product_rows;  // rows of c worth one task of the matrix product
   Index product_cols;  // most columns of c in one product block
-  std::size_t (*attention_bytes)(Index head_dim, Index value_dim) noexcept;
+  std::size_t (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;
   void (*attention)(const AttentionBlock<T>& block) noexcept;
-  std::size_t (*product_bytes)() noexcept;
+  std::size_t (*product_bytes)(Index depth, Index cols) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;
   void (*exp)(const T* x, T* out, Index count) noexcept;  // the one exp of every path, for arguments <= 0 and NaN
 };

@@ -18,9 +18,27 @@ inline constexpr Index kProductRows = 192;
 // Up to this many rows, packing b would cost more than it saves, and full panels of row-major b are read where they are.
 inline constexpr Index kUnpackedRows = 8;
 
+/// Where the parts of one block's workspace lie, in elements from its start.
 template <class T>
-std::size_t product_bytes() noexcept {
-  return sizeof(T) * static_cast<std::size_t>(kProductDepth<T> * (kProductCols<T> + kTileRows) + kTileRows * kPanel<T>);
+struct ProductLayout {
+  Index packed_b;  // a block of b: up to kProductDepth deep, cols in whole panels
+  Index packed_a;  // one tile of rows of a
+  Index scratch;   // one register tile of c
+  Index size;
+
+  ProductLayout(Index depth, Index cols) {
+    constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+    const Index block_depth = min_of(kProductDepth<T>, depth);
+    packed_b = 0;
+    packed_a = packed_b + round_up(block_depth * round_up(cols, kPanel<T>), line);
+    scratch = packed_a + round_up(block_depth * kTileRows, line);
+    size = scratch + kTileRows * kPanel<T>;
+  }
+};
+
+template <class T>
+std::size_t product_bytes(Index depth, Index cols) noexcept {
+  return static_cast<std::size_t>(ProductLayout<T>(depth, cols).size) * sizeof(T);
 }
 
 template <class T>
@@ -38,9 +56,11 @@ inline void product_tile(bool wide, bool accumulate, Index rows, Index depth, co
 
 template <class T>
 void product(const ProductBlock<T>& block) noexcept {
-  T* const packed_b = static_cast<T*>(block.workspace);
-  T* const packed_a = packed_b + kProductDepth<T> * kProductCols<T>;
-  T* const scratch = packed_a + kProductDepth<T> * kTileRows;
+  const ProductLayout<T> layout(block.depth, block.cols);
+  T* const workspace = static_cast<T*>(block.workspace);
+  T* const packed_b = workspace + layout.packed_b;
+  T* const packed_a = workspace + layout.packed_a;
+  T* const scratch = workspace + layout.scratch;
   const bool read_in_place = block.rows <= kUnpackedRows && block.b.col_stride == 1;
 
   if (block.depth == 0) {

@@ -1,0 +1,41 @@
+#pragma once
+
+// A cell is one line of the table: a problem that Heed solves, with what it is compared to on the same data.
+
+#include <string>
+#include <vector>
+
+namespace heed::bench {
+
+enum class Contender { heed, naive, eigen };
+
+/// "heed", "naive" or "eigen": the last part of a benchmark's name.
+const char* name_of(Contender contender);
+
+struct Cell {
+  std::string name;    // "attention/float/d64/causal/n1024/t1"
+  std::string scalar;  // "float" or "double"
+  int threads = 1;
+  long batch = 1;
+  long heads = 1;
+  long kv_heads = 1;
+  long query_len = 0;
+  long kv_len = 0;
+  long head_dim = 0;
+  long value_dim = 0;
+  long d_model = 0;  // of a whole layer with its projections, 0 for attention alone
+  bool causal = false;
+  double flops = 0;       // of one run, those of the visible half if causal
+  double max_error = -1;  // of Heed against long double on some rows, set by register_cells
+};
+
+struct Grid {
+  bool quick = false;
+  int most_threads = 1;
+};
+
+/// Checks Heed on every cell of the grid, and registers a Google Benchmark "<cell>/<contender>" for each contender. Throws
+/// std::runtime_error, which names the cell, if a result is wrong.
+std::vector<Cell> register_cells(const Grid& grid);
+
+}  // namespace heed::bench
