@@ -53,8 +53,8 @@ class Trainer {
   void read(std::string_view document);
   void cut_words_into_characters();
   void learn(Index vocab_size, const BpeTrainCallback& on_merge);
-  std::shared_ptr<const BpeTables> result() && {
-    return std::make_shared<const BpeTables>(std::move(vocabulary_), std::move(merges_));
+  std::pair<Vocabulary, std::vector<BpeMerge>> result() && {
+    return {std::move(vocabulary_), std::move(merges_)};
   }
 
  private:
@@ -140,11 +140,15 @@ void Trainer::learn(Index vocab_size, const BpeTrainCallback& on_merge) {
 BpeTokenizer train_bpe(std::span<const std::string_view> documents, const BpeTrainOptions& options,
                        const BpeTrainCallback& on_merge) {
   text::check(options);
-  text::Trainer trainer(std::max<Index>(options.min_frequency, 1));
-  for (const std::string_view document : documents) trainer.read(document);
-  trainer.cut_words_into_characters();
-  trainer.learn(options.vocab_size, on_merge);
-  return BpeTokenizer(std::move(trainer).result());
+  auto [vocabulary,
+        merges] = [&] {  // the trainer's memory is given back before the tokenizer's tables are built
+    text::Trainer trainer(std::max<Index>(options.min_frequency, 1));
+    for (const std::string_view document : documents) trainer.read(document);
+    trainer.cut_words_into_characters();
+    trainer.learn(options.vocab_size, on_merge);
+    return std::move(trainer).result();
+  }();
+  return BpeTokenizer(std::make_shared<const text::BpeTables>(std::move(vocabulary), std::move(merges)));
 }
 
 BpeTokenizer train_bpe(std::string_view corpus, const BpeTrainOptions& options,

@@ -25,14 +25,13 @@ void Segmentation::add_word(std::span<const Symbol> symbols, std::int64_t count)
   word_counts_.push_back(count);
   const auto begin = static_cast<NodeId>(nodes_.size());
   const auto end = static_cast<NodeId>(begin + symbols.size());
+  nodes_.resize(end);
   for (NodeId id = begin; id < end; ++id) {
-    nodes_.push_back({.symbol = symbols[id - begin],
-                      .previous = id == begin ? none : id - 1,
-                      .next = id + 1 == end ? none : id + 1,
-                      .word = word,
-                      .pair = none,
-                      .previous_same = none,
-                      .next_same = none});
+    Node& node = nodes_[id];
+    node.symbol = symbols[id - begin];
+    node.previous = id == begin ? none : id - 1;
+    node.next = id + 1 == end ? none : id + 1;
+    node.word = word;
   }
   for (NodeId id = begin; id + 1 < end; ++id) add_occurrence(id);
 }
