@@ -67,9 +67,10 @@ class Reader {
   }
   bool skip_deeper();
 
-  void once(bool& seen, const std::string& name) const {
+  static Field once(bool& seen, const std::string& name, Field field) {
     if (seen) throw_file_error(name + " is there twice");
     seen = true;
+    return field;
   }
 
   RawFile file_;
@@ -156,14 +157,14 @@ bool Reader::key(std::string& name) {
   if (place_ == Place::vocab) {
     token_ = std::move(name);
   } else if (place_ == Place::file) {
-    if (name == "vocab") once(has_vocab_, "\"vocab\""), field_ = Field::vocab;
-    if (name == "merges") once(has_merges_, "\"merges\""), field_ = Field::merges;
-    if (name == "eow") once(has_eow_, "\"eow\""), field_ = Field::eow;
+    if (name == "vocab") field_ = once(has_vocab_, "\"vocab\"", Field::vocab);
+    if (name == "merges") field_ = once(has_merges_, "\"merges\"", Field::merges);
+    if (name == "eow") field_ = once(has_eow_, "\"eow\"", Field::eow);
   } else {
     const std::string merge = merge_name(file_.merges.size() - 1);
-    if (name == "pair") once(has_pair_, merge + ".pair"), field_ = Field::pair;
-    if (name == "rank") once(has_rank_, merge + ".rank"), field_ = Field::rank;
-    if (name == "new_token") once(has_new_token_, merge + ".new_token"), field_ = Field::new_token;
+    if (name == "pair") field_ = once(has_pair_, merge + ".pair", Field::pair);
+    if (name == "rank") field_ = once(has_rank_, merge + ".rank", Field::rank);
+    if (name == "new_token") field_ = once(has_new_token_, merge + ".new_token", Field::new_token);
   }
   return true;
 }

@@ -30,6 +30,7 @@ std::vector<TokenId> BpeTokenizer::encode(std::string_view text, BpeEncodeOption
   text = text::well_formed(text, mended);
   std::vector<TokenId> ids;
   std::vector<TokenId> scratch;
+  ids.reserve(text.size() / 4 + 2);  // about what natural text needs
   if (options.begin) ids.push_back(bos_id);
   text::for_each_word(
       text, [&](std::string_view word) { tables_->longest_match.encode(word, ids, scratch); },

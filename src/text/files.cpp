@@ -64,8 +64,15 @@ std::string read_file(const std::filesystem::path& path) {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw_file_error(display(path) + ": is a directory");
-  auto [temporary, file] = create_temporary(path);
+  const bool is_link = std::filesystem::is_symlink(path, error);
+  const std::filesystem::path target = is_link ? std::filesystem::canonical(path, error) : path;
+  if (is_link && error) throw_file_error(display(path) + ": " + error.message());
+  // Renaming would replace a device or a pipe instead of writing to it.
+  const std::filesystem::file_status status = std::filesystem::status(target, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw_file_error(display(path) + ": not a regular file");
+  }
+  auto [temporary, file] = create_temporary(target);
   errno = 0;
   const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
   const bool closed = std::fclose(file.release()) == 0;
@@ -73,7 +80,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   if (!written || !closed) {
     problem = last_error();
   } else {
-    std::filesystem::rename(temporary, path, error);
+    std::filesystem::rename(temporary, target, error);
     if (error) problem = error.message();
   }
   if (problem.empty()) return;

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "text/hash.hpp"
 #include "text/utf8.hpp"
 
 namespace heed::text {
@@ -10,6 +9,12 @@ namespace {
 
 constexpr std::uint64_t branch_key(std::uint32_t state, std::uint8_t byte) noexcept {
   return ((std::uint64_t{state} << 8U) | byte) + 1;
+}
+
+// Half of what mix() does: the keys are small numbers, and this is the innermost loop.
+constexpr std::size_t scatter(std::uint64_t key) noexcept {
+  key *= 0x9E3779B97F4A7C15U;  // 2^64 divided by the golden ratio
+  return static_cast<std::size_t>(key ^ (key >> 32U));
 }
 
 // A token backwards, the end-of-word mark as one letter.
@@ -128,7 +133,7 @@ LongestMatch::StateId LongestMatch::child(StateId state, std::uint8_t byte) cons
   if (!from.has_branches) return root;
   const std::uint64_t key = branch_key(state, byte);
   const std::size_t mask = branches_.size() - 1;
-  std::size_t at = static_cast<std::size_t>(mix(key)) & mask;
+  std::size_t at = scatter(key) & mask;
   while (branches_[at].key != key) {
     if (branches_[at].key == 0) return root;
     at = (at + 1) & mask;
@@ -139,7 +144,7 @@ LongestMatch::StateId LongestMatch::child(StateId state, std::uint8_t byte) cons
 void LongestMatch::add_branch(StateId state, std::uint8_t byte, StateId to) {
   const auto put = [](std::vector<Branch>& table, const Branch& branch) {
     const std::size_t mask = table.size() - 1;
-    std::size_t at = static_cast<std::size_t>(mix(branch.key)) & mask;
+    std::size_t at = scatter(branch.key) & mask;
     while (table[at].key != 0) at = (at + 1) & mask;
     table[at] = branch;
   };

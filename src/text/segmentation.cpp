@@ -1,7 +1,5 @@
 #include "text/segmentation.hpp"
 
-#include <algorithm>
-
 #include "heed/error.hpp"
 #include "text/hash.hpp"
 
@@ -37,20 +35,21 @@ void Segmentation::add_word(std::span<const Symbol> symbols, std::int64_t count)
 }
 
 std::optional<FrequentPair> Segmentation::most_frequent() {
-  enqueue_gained();
+  for (; num_enqueued_ < pairs_.size(); ++num_enqueued_) enqueue(num_enqueued_);
   while (!queue_.empty()) {
     const QueueEntry top = queue_.top();
-    Pair& pair = pairs_[top.pair];
-    const bool valid = top.count == pair.queued_count && top.first == pair.queued_first;
-    if (valid && top.count == pair.count && top.first == pair.first) {
+    const Pair& pair = pairs_[top.pair];
+    if (top.count == pair.count && top.first == pair.first)
       return FrequentPair{pair.left, pair.right, pair.count};
-    }
     queue_.pop();
-    if (!valid) continue;  // a better entry took its place
-    pair.queued_count = 0;
-    if (pair.count >= min_frequency_) enqueue(top.pair);
+    enqueue(top.pair);
   }
   return std::nullopt;
+}
+
+void Segmentation::enqueue(PairId id) {
+  const Pair& pair = pairs_[id];
+  if (pair.count >= min_frequency_) queue_.push({pair.count, pair.first, id});
 }
 
 void Segmentation::merge_most_frequent(Symbol symbol) {
@@ -84,21 +83,9 @@ void Segmentation::add_occurrence(NodeId id) {
   Pair& pair = pairs_[node.pair];
   node.previous_same = pair.last;
   node.next_same = none;
-  if (pair.last == none) {
-    pair.first = id;
-    pair.in_order = true;
-  } else {
-    nodes_[pair.last].next_same = id;
-    // Places come in the order of the text within a round, but a symbol can be made in several rounds, by
-    // different pairs: "the" by (th, e) and later by (t, he).
-    if (pair.last > id) pair.in_order = false;
-  }
+  (pair.last == none ? pair.first : nodes_[pair.last].next_same) = id;
   pair.last = id;
   pair.count += word_counts_[node.word];
-  if (!pair.gained) {
-    pair.gained = true;
-    gained_.push_back(node.pair);
-  }
 }
 
 void Segmentation::remove_occurrence(NodeId id) {
@@ -107,41 +94,6 @@ void Segmentation::remove_occurrence(NodeId id) {
   (node.previous_same == none ? pair.first : nodes_[node.previous_same].next_same) = node.next_same;
   (node.next_same == none ? pair.last : nodes_[node.next_same].previous_same) = node.previous_same;
   pair.count -= word_counts_[node.word];
-}
-
-void Segmentation::put_in_order(Pair& pair) {
-  std::vector<NodeId> places;
-  for (NodeId id = pair.first; id != none; id = nodes_[id].next_same) places.push_back(id);
-  std::sort(places.begin(), places.end());
-  NodeId previous = none;
-  for (const NodeId id : places) {
-    nodes_[id].previous_same = previous;
-    (previous == none ? pair.first : nodes_[previous].next_same) = id;
-    previous = id;
-  }
-  nodes_[previous].next_same = none;
-  pair.last = previous;
-  pair.in_order = true;
-}
-
-void Segmentation::enqueue(PairId id) {
-  Pair& pair = pairs_[id];
-  pair.queued_count = pair.count;
-  pair.queued_first = pair.first;
-  queue_.push({pair.count, pair.first, id});
-}
-
-void Segmentation::enqueue_gained() {
-  for (const PairId id : gained_) {
-    Pair& pair = pairs_[id];
-    pair.gained = false;
-    if (pair.count < min_frequency_) continue;
-    if (!pair.in_order) put_in_order(pair);
-    const QueueEntry now{pair.count, pair.first, id};
-    const QueueEntry queued{pair.queued_count, pair.queued_first, id};
-    if (queued < now) enqueue(id);
-  }
-  gained_.clear();
 }
 
 Segmentation::PairId Segmentation::find_or_add_pair(Symbol left, Symbol right) {

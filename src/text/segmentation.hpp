@@ -13,7 +13,12 @@
 //   queue   Pairs by (frequency, first occurrence). An entry may promise too much, since a merge also
 //   destroys
 //           occurrences of other pairs; it is corrected when it reaches the top. It never promises too
-//           little: pairs that gain occurrences get a new entry at the end of the round.
+//           little, because a pair gains occurrences only in the round that first makes it:
+//
+// No text is made by two different merges. Merges that reach over the ends of a span keep it from ever being
+// one symbol; the others cut it in a way that its own text decides, also in runs like "aaaa", whose pairs are
+// merged from the left. So each merge makes a symbol that was not there before, and pairs with that symbol
+// arise in that round only.
 
 #include <cstdint>
 #include <optional>
@@ -44,7 +49,8 @@ class Segmentation {
   /// The pair with the most occurrences, overlapping ones included; among equals the one that occurs first.
   std::optional<FrequentPair> most_frequent();
 
-  /// Replaces the pair that most_frequent() returned by `symbol`, from left to right in every word.
+  /// Replaces the pair that most_frequent() returned by `symbol`, a new one, from left to right in every
+  /// word.
   void merge_most_frequent(Symbol symbol);
 
  private:
@@ -66,12 +72,8 @@ class Segmentation {
     Symbol left;
     Symbol right;
     std::int64_t count = 0;
-    std::int64_t queued_count = 0;  // what the queue's valid entry says; 0 if there is none
-    NodeId queued_first = none;
     NodeId first = none;  // of the list of occurrences
     NodeId last = none;
-    bool in_order = true;  // the list is in the order of the text
-    bool gained = false;   // listed in gained_
   };
 
   struct QueueEntry {
@@ -89,9 +91,7 @@ class Segmentation {
   void add_occurrence(NodeId id);
   void remove_occurrence(NodeId id);
   void merge_at(NodeId id, Symbol symbol);
-  void put_in_order(Pair& pair);
   void enqueue(PairId id);
-  void enqueue_gained();
 
   std::int64_t min_frequency_;
   std::vector<std::int64_t> word_counts_;
@@ -99,8 +99,8 @@ class Segmentation {
   std::vector<Pair> pairs_;
   std::vector<PairId>
       pair_table_;  // open addressing over pairs_, linear probing, a power of two, half full at most
-  std::vector<PairId> gained_;  // pairs with new occurrences since the queue was last looked at
   std::priority_queue<QueueEntry> queue_;
+  PairId num_enqueued_ = 0;  // pairs from here on are not in the queue yet
 };
 
 }  // namespace heed::text
