@@ -345,6 +345,10 @@ std::string write_bpe_json(const Vocabulary& vocabulary, const std::vector<BpeMe
 }
 
 std::pair<Vocabulary, std::vector<BpeMerge>> read_bpe_json(std::string_view json) {
+  if (const std::size_t nul = json.find('\0');
+      nul != std::string_view::npos) {  // the parser would stop there
+    throw_file_error("not valid JSON: NUL byte at place " + std::to_string(nul));
+  }
   Reader reader;
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   RawFile file = std::move(reader).result();
