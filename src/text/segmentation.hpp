@@ -1,0 +1,106 @@
+#pragma once
+
+// The bookkeeping that makes training fast. The naive trainer counts all pairs again in each round; here the
+// counts, and the places where each pair occurs, are kept up to date merge by merge.
+//
+//   nodes   One per symbol of each distinct word, linked to its neighbours within the word. A node's place in
+//   the
+//           array is its place in the text, so "occurs first" is "has the smaller number". A merge keeps the
+//           left node, with the new symbol, and takes the right one out.
+//   pairs   One per pair of symbols ever met: its number of occurrences, and a list, threaded through the
+//   nodes in
+//           the order of the text, of where they are. A node is in the list of the pair that it starts.
+//   queue   Pairs by (frequency, first occurrence). An entry may promise too much, since a merge also
+//   destroys
+//           occurrences of other pairs; it is corrected when it reaches the top. It never promises too
+//           little, because a pair gains occurrences only in the round that first makes it:
+//
+// No text is made by two different merges. Merges that reach over the ends of a span keep it from ever being
+// one symbol; the others cut it in a way that its own text decides, also in runs like "aaaa", whose pairs are
+// merged from the left. So each merge makes a symbol that was not there before, and pairs with that symbol
+// arise in that round only.
+
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <span>
+#include <vector>
+
+namespace heed::text {
+
+using Symbol = std::uint32_t;
+
+/// A pair of neighbouring symbols and how often it occurs, each distinct word counted as often as the corpus
+/// has it.
+struct FrequentPair {
+  Symbol left;
+  Symbol right;
+  std::int64_t frequency;
+};
+
+class Segmentation {
+ public:
+  /// Pairs that occur less often than min_frequency, which is at least 1, are not looked for.
+  explicit Segmentation(std::int64_t min_frequency);
+
+  /// Appends the next distinct word of the corpus, which occurs `count` times.
+  void add_word(std::span<const Symbol> symbols, std::int64_t count);
+
+  /// The pair with the most occurrences, overlapping ones included; among equals the one that occurs first.
+  std::optional<FrequentPair> most_frequent();
+
+  /// Replaces the pair that most_frequent() returned by `symbol`, a new one, from left to right in every
+  /// word.
+  void merge_most_frequent(Symbol symbol);
+
+ private:
+  using NodeId = std::uint32_t;
+  using PairId = std::uint32_t;
+  static constexpr std::uint32_t none = 0xFFFFFFFFU;
+
+  struct Node {
+    Symbol symbol;
+    NodeId previous;  // neighbours within the word, or none
+    NodeId next;
+    std::uint32_t word;
+    PairId pair;           // that this node and the next one form
+    NodeId previous_same;  // neighbours in the list of that pair's occurrences, or none
+    NodeId next_same;
+  };
+
+  struct Pair {
+    Symbol left;
+    Symbol right;
+    std::int64_t count = 0;
+    NodeId first = none;  // of the list of occurrences
+    NodeId last = none;
+  };
+
+  struct QueueEntry {
+    std::int64_t count;
+    NodeId first;
+    PairId pair;
+    // std::priority_queue puts the greatest on top.
+    friend bool operator<(const QueueEntry& a, const QueueEntry& b) noexcept {
+      return a.count != b.count ? a.count < b.count : a.first > b.first;
+    }
+  };
+
+  PairId find_or_add_pair(Symbol left, Symbol right);
+  void grow_pair_table();
+  void add_occurrence(NodeId id);
+  void remove_occurrence(NodeId id);
+  void merge_at(NodeId id, Symbol symbol);
+  void enqueue(PairId id);
+
+  std::int64_t min_frequency_;
+  std::vector<std::int64_t> word_counts_;
+  std::vector<Node> nodes_;
+  std::vector<Pair> pairs_;
+  std::vector<PairId>
+      pair_table_;  // open addressing over pairs_, linear probing, a power of two, half full at most
+  std::priority_queue<QueueEntry> queue_;
+  PairId num_enqueued_ = 0;  // pairs from here on are not in the queue yet
+};
+
+}  // namespace heed::text
