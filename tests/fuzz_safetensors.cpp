@@ -1,5 +1,6 @@
-// A libFuzzer target: whatever the bytes are, the reader refuses them with FileError or gives a consistent file.
-// Build with clang and -DHEED_BUILD_FUZZERS=ON -DHEED_SANITIZE=address,undefined, run: fuzz_safetensors <folder>.
+// A libFuzzer target: whatever the bytes are, the reader refuses them with FileError or gives a consistent
+// file. Build with clang and -DHEED_BUILD_FUZZERS=ON -DHEED_SANITIZE=address,undefined, run: fuzz_safetensors
+// <folder>.
 
 #include <cstdlib>
 #include <cstring>
