@@ -96,7 +96,7 @@ class SafetensorsFile {
   /// most max_rank integers and two offsets, and nothing else (an entry that is not understood could change
   /// what the numbers mean); shape times element size is the length of the byte range; the tensors fill the
   /// data exactly, without overlap, gap or rest; the metadata's values are strings.
-  static SafetensorsFile parse(std::vector<std::byte> bytes, std::string name);
+  static SafetensorsFile parse(std::vector<std::byte> bytes, const std::string& name);
 
   /// All tensors, in the order of their data.
   const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }

@@ -72,10 +72,11 @@ std::optional<Dtype> dtype_named(std::string_view name) noexcept {
 }
 
 std::optional<Extent> extent_of(Dtype dtype, const std::vector<std::ptrdiff_t>& shape) noexcept {
-  std::size_t bits = dtype_bits(dtype);
-  if (bits == 0) {
+  const std::size_t element_bits = dtype_bits(dtype);
+  if (element_bits == 0) {
     return std::nullopt;
   }
+  std::size_t bits = element_bits;
   bool empty = false;
   for (const std::ptrdiff_t dimension : shape) {
     if (dimension < 0) {
@@ -97,7 +98,7 @@ std::optional<Extent> extent_of(Dtype dtype, const std::vector<std::ptrdiff_t>& 
   if (bits % 8 != 0) {
     return std::nullopt;
   }
-  return Extent{bits / dtype_bits(dtype), bits / 8};
+  return Extent{bits / element_bits, bits / 8};
 }
 
 std::string shape_text(const std::vector<std::ptrdiff_t>& shape) {

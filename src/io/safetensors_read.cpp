@@ -71,7 +71,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   return result;
 }
 
-SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, std::string name) {
+SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::string& name) {
   SafetensorsFile result;
   result.name_ = message_name(name);
   if (bytes.size() < prefix_bytes) {
