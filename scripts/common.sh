@@ -103,11 +103,11 @@ build() {
   cmake --build "$folder" --parallel "$(num_jobs)" ${1:+--target "$@"}
 }
 
-# build_program TARGET: one program of the release build. Optional parts are configured if their packages are there,
+# build_program TARGET FILE: one program of the release build, that becomes build/release/FILE. Optional parts are configured if their packages are there,
 # so that a folder that scripts/test has made stays as it is.
 build_program() {
   local target=$1
-  if [ ! -e "$heed_root/build/release/CMakeCache.txt" ]; then
+  if [ ! -e "$heed_root/build/release/$2" ]; then
     say "Building $target (the first time takes a few minutes)"
   fi
   quietly configure release -DHEED_BUILD_EXAMPLES=ON \
