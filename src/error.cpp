@@ -2,10 +2,20 @@
 
 namespace heed {
 
-void throw_shape_error(const std::string& message) { throw ShapeError(message); }
-void throw_argument_error(const std::string& message) { throw ArgumentError(message); }
-void throw_range_error(const std::string& message) { throw RangeError(message); }
-void throw_file_error(const std::string& message) { throw FileError(message); }
-void throw_text_error(const std::string& message) { throw TextError(message); }
+void throw_shape_error(const std::string& message) {
+  throw ShapeError(message);
+}
+void throw_argument_error(const std::string& message) {
+  throw ArgumentError(message);
+}
+void throw_range_error(const std::string& message) {
+  throw RangeError(message);
+}
+void throw_file_error(const std::string& message) {
+  throw FileError(message);
+}
+void throw_text_error(const std::string& message) {
+  throw TextError(message);
+}
 
 }  // namespace heed

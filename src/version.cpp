@@ -6,7 +6,8 @@
 namespace heed {
 
 const char* version() noexcept {
-  return HEED_STRING(HEED_VERSION_MAJOR) "." HEED_STRING(HEED_VERSION_MINOR) "." HEED_STRING(HEED_VERSION_PATCH);
+  return HEED_STRING(HEED_VERSION_MAJOR) "." HEED_STRING(HEED_VERSION_MINOR) "." HEED_STRING(
+      HEED_VERSION_PATCH);
 }
 
 }  // namespace heed

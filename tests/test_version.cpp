@@ -4,7 +4,7 @@
 #include "heed/version.hpp"
 
 TEST_CASE("the compiled library and its headers have one version") {
-  const std::string headers = std::to_string(HEED_VERSION_MAJOR) + "." + std::to_string(HEED_VERSION_MINOR) + "." +
-                              std::to_string(HEED_VERSION_PATCH);
+  const std::string headers = std::to_string(HEED_VERSION_MAJOR) + "." + std::to_string(HEED_VERSION_MINOR) +
+                              "." + std::to_string(HEED_VERSION_PATCH);
   CHECK(heed::version() == headers);
 }

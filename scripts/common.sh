@@ -1,0 +1,117 @@
+# Sourced by the scripts beside it: packages, configuring and building. Bash.
+set -euo pipefail
+
+heed_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# The names are the same in Debian 12, Debian 13 and Ubuntu 24.04.
+packages_compile=(g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libutf8proc-dev libcli11-dev)
+packages_tests=(catch2)
+packages_benchmarks=(libbenchmark-dev)
+
+say() { printf '==> %s\n' "$*" >&2; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# quietly COMMAND...: shows the command's output only if it fails.
+quietly() {
+  local log status=0
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || status=$?
+  if [ "$status" -ne 0 ]; then
+    cat "$log" >&2
+  fi
+  rm -f "$log"
+  return "$status"
+}
+
+has_apt() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+# apt_get WORDS...: apt-get without questions, waiting for its lock if another one runs.
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@"; }
+
+# ensure_packages NAMES...: installs what is missing, and does not touch apt if nothing is.
+ensure_packages() {
+  if ! has_apt; then
+    if command -v cmake >/dev/null && command -v "${CXX:-c++}" >/dev/null; then
+      say "No apt-get here: using what is installed (on Debian it would be: $*)"
+      return
+    fi
+    die "this system has no apt-get, and CMake or a C++ compiler is missing. Install the equivalents of: $*"
+  fi
+  local missing=() package
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    die "these packages are missing, and without root or sudo they cannot be installed from here. As root, run:
+  apt-get install --no-install-recommends ${missing[*]}"
+  fi
+  say "Installing with apt-get: ${missing[*]}"
+  # A broken third-party source must not stop what the others can deliver: the install decides.
+  quietly apt_get update || say "apt-get update failed, trying to install all the same"
+  quietly apt_get install --no-install-recommends "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
+}
+
+num_jobs() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }
+
+# on_if_installed PACKAGE: ON or OFF. Without apt CMake finds out by itself.
+on_if_installed() { if ! has_apt || is_installed "$1"; then echo ON; else echo OFF; fi; }
+
+cached() { sed -n "s/^$2:[A-Z]*=//p" "$1/CMakeCache.txt"; }
+
+# is_reusable FOLDER: whether a build folder belongs to this checkout and to a generator that still works here.
+is_reusable() {
+  [ "$(cached "$1" CMAKE_HOME_DIRECTORY)" -ef "$heed_root" ] && [ -x "$(cached "$1" CMAKE_CXX_COMPILER)" ] || return 1
+  case "$(cached "$1" CMAKE_GENERATOR)" in
+    Ninja) command -v ninja >/dev/null ;;
+    'Unix Makefiles') command -v make >/dev/null ;;
+    *) return 1 ;;
+  esac
+}
+
+# configure PRESET OPTIONS...: build/PRESET, with ninja if it is there, else make.
+configure() {
+  local preset=$1 folder=$heed_root/build/$1 generator=()
+  shift
+  if [ -e "$folder/CMakeCache.txt" ] && ! is_reusable "$folder"; then
+    rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"
+  fi
+  if [ ! -e "$folder/CMakeCache.txt" ]; then
+    if command -v ninja >/dev/null; then generator=(-G Ninja); else generator=(-G 'Unix Makefiles'); fi
+  fi
+  (cd "$heed_root" && cmake --preset "$preset" ${generator[@]+"${generator[@]}"} "$@")
+}
+
+# build PRESET TARGETS...: these targets, or everything.
+build() {
+  local folder=$heed_root/build/$1
+  shift
+  cmake --build "$folder" --parallel "$(num_jobs)" ${1:+--target "$@"}
+}
+
+# build_program TARGET FILE: one program of the release build, that becomes build/release/FILE. Optional parts are configured if their packages are there,
+# so that a folder that scripts/test has made stays as it is.
+build_program() {
+  local target=$1
+  if [ ! -e "$heed_root/build/release/$2" ]; then
+    say "Building $target (the first time takes a few minutes)"
+  fi
+  quietly configure release -DHEED_BUILD_EXAMPLES=ON \
+    -DHEED_BUILD_TESTS="$(on_if_installed catch2)" \
+    -DHEED_BUILD_BENCHMARKS="$(on_if_installed libbenchmark-dev)" || die "CMake could not configure build/release"
+  quietly build release "$target" || die "$target could not be built"
+}

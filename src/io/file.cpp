@@ -1,0 +1,187 @@
+#include "io/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "heed/error.hpp"
+#include "io/quote.hpp"
+
+namespace heed::io {
+namespace {
+
+constexpr std::size_t max_transfer = std::size_t{1} << 30;  // some systems refuse more in one call
+constexpr int max_temporary_names = 1000;
+
+[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path, int error) {
+  throw_file_error(what + " " + quote_path(path) + ": " + std::generic_category().message(error));
+}
+
+void refuse_embedded_zero(const std::filesystem::path& path) {
+  if (path.native().find('\0') != std::string::npos) {
+    throw_file_error("path " + quote_path(path) + " holds a zero byte");
+  }
+}
+
+/// Owns a descriptor, and, until it is kept, the temporary file behind it.
+class TemporaryFile {
+ public:
+  TemporaryFile(const std::filesystem::path& target, mode_t mode) : target_(target) {
+    // Names are taken in turn, so a file left behind by a dead process is no obstacle; O_EXCL decides between
+    // rivals.
+    for (int n = 0; n < max_temporary_names && descriptor_ < 0; ++n) {
+      path_ = target.native() + "." + std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp";
+      descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      if (descriptor_ < 0 && errno != EEXIST) {
+        fail("cannot create a file beside", target_, errno);
+      }
+    }
+    if (descriptor_ < 0) {
+      fail("cannot create a file beside", target_, EEXIST);
+    }
+  }
+  ~TemporaryFile() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+    if (!renamed_) {
+      ::unlink(path_.c_str());
+    }
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void set_mode(mode_t mode) {
+    if (::fchmod(descriptor_, mode) != 0) {
+      fail("cannot set the permissions of", target_, errno);
+    }
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), max_transfer));
+      if (written < 0 && errno == EINTR) {
+        continue;
+      }
+      if (written < 0) {
+        fail("cannot write", target_, errno);
+      }
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  void rename_to_target() {
+    if (::fsync(descriptor_) != 0) {
+      fail("cannot write", target_, errno);
+    }
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    if (::close(descriptor) != 0) {
+      fail("cannot write", target_, errno);
+    }
+    if (::rename(path_.c_str(), target_.c_str()) != 0) {
+      fail("cannot replace", target_, errno);
+    }
+    renamed_ = true;
+  }
+
+ private:
+  std::filesystem::path target_;
+  std::string path_;
+  int descriptor_ = -1;
+  bool renamed_ = false;
+};
+
+/// Makes the rename itself survive a power cut. The new file is in place already, so what a file system
+/// cannot do here is no error.
+void flush_directory(const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  const int descriptor = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0) {
+    ::fsync(descriptor);
+    ::close(descriptor);
+  }
+}
+
+/// The permissions of the regular file at `path`, or nothing if there is no file.
+std::optional<mode_t> mode_of_existing(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return std::nullopt;  // missing, or an error that creating the new file will report
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw_file_error("cannot replace " + quote_path(path) + ": it is not a regular file");
+  }
+  return status.st_mode & mode_t{07777};
+}
+
+}  // namespace
+
+std::string quote_path(const std::filesystem::path& path) {
+  return quote(path.native(), path.native().size());
+}
+
+InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
+  refuse_embedded_zero(path);
+  // Without O_NONBLOCK, opening a named pipe waits for its writer.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) {
+    fail("cannot open", path, errno);
+  }
+  struct stat status {};
+  const int error = ::fstat(descriptor, &status) == 0 ? 0 : errno;
+  if (error != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    if (error != 0) {
+      fail("cannot read", path, error);
+    }
+    throw_file_error("cannot read " + quote_path(path) + ": it is " +
+                     (S_ISDIR(status.st_mode) ? "a directory" : "not a regular file"));
+  }
+  descriptor_ = descriptor;
+  size_ = static_cast<std::size_t>(status.st_size);
+}
+
+InputFile::~InputFile() {
+  ::close(descriptor_);
+}
+
+void InputFile::read(std::span<std::byte> destination) {
+  while (!destination.empty()) {
+    const ssize_t count = ::read(descriptor_, destination.data(), std::min(destination.size(), max_transfer));
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      fail("cannot read", path_, errno);
+    }
+    if (count == 0) {
+      throw_file_error("cannot read " + quote_path(path_) + ": it has become shorter than its " +
+                       std::to_string(size_) + " bytes while it was read");
+    }
+    destination = destination.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
+  refuse_embedded_zero(path);
+  const std::optional<mode_t> old_mode = mode_of_existing(path);
+  TemporaryFile file(path, 0666);
+  if (old_mode) {
+    file.set_mode(*old_mode);
+  }
+  for (const std::span<const std::byte> part : parts) {
+    file.write(part);
+  }
+  file.rename_to_target();
+  flush_directory(path);
+}
+
+}  // namespace heed::io

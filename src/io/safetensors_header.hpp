@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/safetensors.hpp"
+
+namespace heed::io {
+
+/// The tensors' entry for the file's free text.
+inline constexpr std::string_view metadata_key = "__metadata__";
+
+/// What a header says, once all of it has been checked.
+struct SafetensorsHeader {
+  std::vector<TensorInfo> tensors;   ///< in the order of their data
+  std::vector<std::size_t> by_name;  ///< indices into tensors, sorted by name
+  std::map<std::string, std::string> metadata;
+};
+
+/// Parses the JSON of a header and checks it against the number of data bytes that follow it. Does not
+/// recurse, so the depth of the JSON costs no stack. `file` begins every error message. Throws FileError.
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t data_bytes,
+                                           const std::string& file);
+
+}  // namespace heed::io

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "heed/error.hpp"
+#include "heed/safetensors.hpp"
+#include "io/dtype.hpp"
+#include "io/file.hpp"
+#include "io/quote.hpp"
+#include "io/safetensors_header.hpp"
+
+namespace heed {
+namespace {
+
+constexpr std::size_t data_alignment = 8;
+
+/// The text as a JSON string. Throws ArgumentError if it is no UTF-8.
+std::string json_string(const std::string& text, const char* what) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    throw_argument_error(std::string(what) + " " + io::quote(text) + " is not valid UTF-8");
+  }
+}
+
+void check_tensor(const TensorBytes& tensor) {
+  const std::string what = "tensor " + io::quote(tensor.name);
+  if (tensor.name == io::metadata_key) {
+    throw_argument_error(what + " has the name that stands for the metadata");
+  }
+  if (tensor.name.find('\0') != std::string::npos) {
+    throw_argument_error(what + " has U+0000 in its name");
+  }
+  if (dtype_bits(tensor.dtype) == 0) {
+    throw_argument_error(what + " has no valid dtype, but the number " +
+                         std::to_string(static_cast<int>(tensor.dtype)));
+  }
+  if (tensor.shape.size() > SafetensorsFile::max_rank) {
+    throw_shape_error(what + " has " + std::to_string(tensor.shape.size()) + " dimensions, more than " +
+                      std::to_string(SafetensorsFile::max_rank));
+  }
+  const std::string layout =
+      " of dtype " + std::string(dtype_name(tensor.dtype)) + " and shape " + io::shape_text(tensor.shape);
+  const std::optional<io::Extent> extent = io::extent_of(tensor.dtype, tensor.shape);
+  if (!extent) {
+    throw_shape_error(what + layout + " does not come to a whole number of bytes that memory can hold");
+  }
+  if (extent->bytes != tensor.bytes.size()) {
+    throw_shape_error(what + layout + " needs " + std::to_string(extent->bytes) + " bytes, " +
+                      std::to_string(tensor.bytes.size()) + " were given");
+  }
+}
+
+/// The tensors in the order of the file: each begins at a multiple of its element size, if that is whole
+/// bytes.
+std::vector<const TensorBytes*> file_order(const std::vector<TensorBytes>& tensors) {
+  std::vector<const TensorBytes*> order;
+  order.reserve(tensors.size());
+  for (const TensorBytes& tensor : tensors) {
+    check_tensor(tensor);
+    order.push_back(&tensor);
+  }
+  std::sort(order.begin(), order.end(),
+            [](const TensorBytes* a, const TensorBytes* b) { return a->name < b->name; });
+  const auto same =
+      std::adjacent_find(order.begin(), order.end(),
+                         [](const TensorBytes* a, const TensorBytes* b) { return a->name == b->name; });
+  if (same != order.end()) {
+    throw_argument_error("tensor " + io::quote((*same)->name) + " occurs twice");
+  }
+  std::stable_sort(order.begin(), order.end(), [](const TensorBytes* a, const TensorBytes* b) {
+    return dtype_bits(a->dtype) > dtype_bits(b->dtype);
+  });
+  return order;
+}
+
+std::string header_text(const std::vector<const TensorBytes*>& tensors,
+                        const std::map<std::string, std::string>& metadata) {
+  std::string text = "{";
+  const auto separate = [&text] { text += text.back() == '{' ? "" : ","; };
+  if (!metadata.empty()) {
+    text += '"' + std::string(io::metadata_key) + "\":{";
+    for (const auto& [key, value] : metadata) {
+      separate();
+      text += json_string(key, "the metadata's key") + ":" + json_string(value, "the metadata's value");
+    }
+    text += '}';
+  }
+  std::size_t begin = 0;
+  for (const TensorBytes* tensor : tensors) {
+    const std::size_t end = begin + tensor->bytes.size();
+    separate();
+    text += json_string(tensor->name, "the tensor's name") + R"(:{"dtype":")" +
+            std::string(dtype_name(tensor->dtype)) + R"(","shape":)" + nlohmann::json(tensor->shape).dump() +
+            R"(,"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+    begin = end;
+  }
+  text += '}';
+  // The prefix has 8 bytes, so a header of a multiple of 8 aligns the data.
+  text.append((data_alignment - text.size() % data_alignment) % data_alignment, ' ');
+  return text;
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::vector<const TensorBytes*> order = file_order(tensors);
+  const std::string header = header_text(order, metadata);
+  if (header.size() > SafetensorsFile::max_header_bytes) {
+    throw_argument_error("the names and metadata need a header of " + std::to_string(header.size()) +
+                         " bytes, the limit is " + std::to_string(SafetensorsFile::max_header_bytes));
+  }
+  std::array<std::byte, 8> prefix{};
+  for (std::size_t i = 0; i < prefix.size(); ++i) {
+    prefix[i] = static_cast<std::byte>((static_cast<std::uint64_t>(header.size()) >> (8 * i)) & 0xff);
+  }
+  std::vector<std::span<const std::byte>> parts = {prefix, std::as_bytes(std::span(header))};
+  for (const TensorBytes* tensor : order) {
+    parts.push_back(tensor->bytes);
+  }
+  io::replace_file(path, parts);
+}
+
+}  // namespace heed

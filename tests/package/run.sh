@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Uses Heed in every way that a user's project may: installed and then moved, through find_package and pkg-config;
+# built within another project, through add_subdirectory and FetchContent.
+#   tests/package/run.sh          needs cmake, a C++20 compiler, pkg-config and Heed's own dependencies
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source_dir=$(cd "$here/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+generator=()
+if command -v ninja >/dev/null; then generator=(-G Ninja); fi
+
+quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; echo "failed: $*"; return 1; }; }
+
+configure() { quietly cmake -S "$1" -B "$2" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release "${@:3}"; }
+
+# check_programs FOLDER: both programs run and say what they should.
+check_programs() {
+  (cd "$work" && [ "$("$1/with_all")" = "heed $version" ] && [ "$("$1/with_attention")" = "weights has 2 rows" ])
+}
+
+version=$(sed -n 's/^project(heed VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")
+# The consumers stand outside the checkout, so that nothing is found by being near it.
+cp -r "$here/consumer" "$here/embedded" "$work"
+
+echo "install, move, remove the build"
+configure "$source_dir" "$work/build" -DHEED_BUILD_TESTS=OFF -DHEED_BUILD_BENCHMARKS=OFF -DHEED_BUILD_EXAMPLES=OFF
+quietly cmake --build "$work/build" --parallel "$jobs"
+quietly cmake --install "$work/build" --prefix "$work/first"
+mv "$work/first" "$work/moved"
+rm -rf "$work/build"
+if grep -rlF -e "$work" -e "$source_dir" "$work/moved"; then
+  echo "these installed files hold a path of the machine that built them"
+  exit 1
+fi
+if [ "$(cd "$source_dir/include" && find heed -type f | sort)" != \
+     "$(cd "$work/moved/include" && find heed -type f | sort)" ]; then
+  echo "the installed headers are not those of the source"
+  exit 1
+fi
+
+echo "find_package"
+configure "$work/consumer" "$work/found" -DCMAKE_PREFIX_PATH="$work/moved"
+quietly cmake --build "$work/found" --parallel "$jobs"
+check_programs "$work/found"
+
+echo "find_package with a version that does not fit"
+sed 's/find_package(heed REQUIRED)/find_package(heed 99 REQUIRED)/' "$work/consumer/CMakeLists.txt" >"$work/CMakeLists.txt"
+mkdir "$work/future"
+mv "$work/CMakeLists.txt" "$work/future"
+if cmake -S "$work/future" -B "$work/future/build" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 ||
+   ! grep -q 'version: 0' "$work/log"; then
+  cat "$work/log"
+  echo "version 99 should not have been found"
+  exit 1
+fi
+
+echo "pkg-config"
+pc=$(find "$work/moved" -name heed.pc)
+mkdir "$work/compiled"
+for program in with_all with_attention; do
+  # shellcheck disable=SC2046  # the flags are words
+  quietly "${CXX:-c++}" -std=c++20 "$work/consumer/$program.cpp" -o "$work/compiled/$program" \
+    $(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs heed)
+done
+check_programs "$work/compiled"
+
+for fetch in OFF ON; do
+  if [ $fetch = ON ]; then echo "FetchContent"; else echo "add_subdirectory"; fi
+  configure "$work/embedded" "$work/within-$fetch" -DHEED_SOURCE="$source_dir" -DHEED_BY_FETCH=$fetch
+  quietly cmake --build "$work/within-$fetch" --parallel "$jobs"
+  check_programs "$work/within-$fetch"
+  # A part of another project adds nothing to what that project installs.
+  quietly cmake --install "$work/within-$fetch" --prefix "$work/prefix-$fetch"
+  if [ -n "$(find "$work/prefix-$fetch" -type f 2>/dev/null)" ]; then
+    echo "installing the other project installed parts of Heed"
+    exit 1
+  fi
+done
+echo "all ways work"
