@@ -40,13 +40,6 @@ Rgb at_fraction(std::span<const Rgb> scale, double fraction) {
   return {mix(a.red, b.red, part), mix(a.green, b.green, part), mix(a.blue, b.blue, part)};
 }
 
-int distance(Rgb a, Rgb b) {
-  const int red = a.red - b.red;
-  const int green = a.green - b.green;
-  const int blue = a.blue - b.blue;
-  return red * red + green * green + blue * blue;
-}
-
 constexpr std::array<std::uint8_t, 6> cube_levels{0, 95, 135, 175, 215, 255};
 
 std::size_t nearest_level(std::uint8_t channel) {
@@ -56,6 +49,10 @@ std::size_t nearest_level(std::uint8_t channel) {
   }
   return best;
 }
+
+// A channel spread below this is drawn as a grey. A dark blue is also near to a grey, but would lose its hue
+// there.
+constexpr int least_hue = 12;
 
 bool is_dark(Rgb color) {
   return 299 * color.red + 587 * color.green + 114 * color.blue < 128000;
@@ -75,11 +72,8 @@ int nearest_indexed(Rgb color) {
   const std::size_t red = nearest_level(color.red);
   const std::size_t green = nearest_level(color.green);
   const std::size_t blue = nearest_level(color.blue);
-  const Rgb cube{cube_levels[red], cube_levels[green], cube_levels[blue]};
-  const int mean = (color.red + color.green + color.blue) / 3;
-  const int grey_step = std::clamp((mean - 3) / 10, 0, 23);
-  const auto level = static_cast<std::uint8_t>(8 + 10 * grey_step);
-  if (distance(color, {level, level, level}) < distance(color, cube)) return 232 + grey_step;
+  const auto [least, most] = std::minmax({color.red, color.green, color.blue});
+  if (most - least <= least_hue) return 232 + std::clamp((least + most) / 20, 0, 23);
   return 16 + static_cast<int>(36 * red + 6 * green + blue);
 }
 

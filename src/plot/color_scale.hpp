@@ -18,7 +18,8 @@ struct Rgb {
 /// signs, blue for negative, red for positive, pale at 0, with the same strength at the same distance from 0.
 Rgb heat_color(double value, ValueRange range);
 
-/// The nearest of the 256 colours that is the same in all terminals (the 6 x 6 x 6 cube and the 24 greys).
+/// The nearest of the 6 x 6 x 6 cube, the colours that are the same in all terminals, or of the 24 greys for
+/// a grey.
 int nearest_indexed(Rgb color);
 
 /// The escape sequence that sets the background, with a foreground that can be read on it.

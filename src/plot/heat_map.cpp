@@ -20,7 +20,8 @@ using plot::TextLine;
 
 constexpr std::array<const char*, 9> block_levels{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 9> ascii_levels{" ", ":", "-", "=", "+", "*", "#", "%", "@"};
-constexpr Index widest_column_label = 8;
+constexpr Index widest_column_label = 12;  // where each cell is as wide as its label
+constexpr Index widest_ruler_label = 8;
 constexpr Index legend_cells = 16;
 
 std::size_t at(Index index) {
@@ -71,8 +72,9 @@ class Picture {
     collect_column_labels();
     choose_numbers();
     const bool named = !options_.col_labels.empty();
-    const Index wide = std::min(label_width_, widest_column_label) + 1;
-    if (numbers_.empty() && named && plan_.block_cols == 1 && fits(wide)) {
+    for (const Index widest : {widest_column_label, widest_ruler_label}) {
+      const Index wide = std::min(label_width_, widest) + 1;
+      if (one_label_each_ || !numbers_.empty() || !named || plan_.block_cols > 1 || !fits(wide)) continue;
       pitch_ = std::max(pitch_, wide);
       one_label_each_ = true;
     }
@@ -98,16 +100,19 @@ class Picture {
     std::vector<std::string> texts = plot::cell_numbers(cells_);
     Index widest = 0;
     for (const std::string& text : texts) widest = std::max(widest, static_cast<Index>(text.size()));
-    const Index roomy = std::max(widest, std::min(label_width_, widest_column_label)) + 1;
     if (!must && !fits(widest + 1)) return;
     numbers_ = std::move(texts);
-    pitch_ = fits(roomy) ? roomy : widest + 1;
+    pitch_ = widest + 1;
+    for (const Index label : {widest_ruler_label, widest_column_label}) {
+      const Index roomy = std::max(widest, std::min(label_width_, label)) + 1;
+      if (fits(roomy)) pitch_ = roomy;
+    }
     one_label_each_ = true;
   }
 
   // The smallest of 1, 2, 5, 10, 20, ... that leaves each label its room and a space.
   void choose_label_step() {
-    const Index needed = std::min(label_width_, widest_column_label) + 1;
+    const Index needed = std::min(label_width_, widest_ruler_label) + 1;
     constexpr std::array<Index, 3> steps{1, 2, 5};
     for (Index power = 1;; power *= 10) {
       for (const Index step : steps) {
@@ -135,16 +140,15 @@ class Picture {
     for (Index col = 0; col < plan_.shown_cols; col += label_step_) {
       const std::string& label = column_labels_[at(col)];
       if (one_label_each_) {
-        // A number cell has its gap in front, any other behind it.
-        const Index before = numbers_.empty() ? 0 : 1;
         const Align align = numbers_.empty() ? Align::center : Align::right;
-        line.gap(before).add(padded(label, pitch_ - 1, align, charset_), pitch_ - 1).gap(1 - before);
+        line.gap(col > 0 || !numbers_.empty() ? 1 : 0);
+        line.add(padded(label, pitch_ - 1, align, charset_), pitch_ - 1);
         continue;
       }
       const Index start = margin() + edge_columns() + col * pitch_;
       const Index room = std::min(end - start, std::max<Index>(1, label_step_ * pitch_ - 1));
-      if (col > 0 && plot::label_columns(label, options_.form) > room) continue;
-      const std::string text = truncated(label, std::min(room, widest_column_label), charset_);
+      if (col > 0 && std::min(plot::label_columns(label, options_.form), widest_ruler_label) > room) continue;
+      const std::string text = truncated(label, std::min(room, widest_ruler_label), charset_);
       line.gap(start - line.columns()).add(text, display_width(text));
     }
     return line;
@@ -166,7 +170,8 @@ class Picture {
       } else if (plot::is_color(options_.form)) {
         add_colored(line, cells_[at(index)], colors);
       } else {
-        line.add(plot::repeated(glyph(cells_[at(index)]), pitch_ - gap_), pitch_ - gap_).gap(gap_);
+        line.gap(col > 0 ? gap_ : 0)
+            .add(plot::repeated(glyph(cells_[at(index)]), pitch_ - gap_), pitch_ - gap_);
       }
     }
     if (!colors.empty()) line.add(plot::reset_colors, 0);

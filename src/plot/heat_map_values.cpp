@@ -74,9 +74,14 @@ std::vector<std::string> heat_map_notes(const HeatMapPlan& plan, const HeatMapSc
   std::vector<std::string> notes;
   if (plan.block_rows > 1 || plan.block_cols > 1) notes.push_back(reduction_note(plan, options));
   if (numbers) return notes;  // a number speaks for itself
-  if (scale.nan > 0) notes.push_back("? is NaN (" + cells_text(scale.nan) + ")");
-  if (scale.plus_inf > 0) notes.push_back("! is +inf (" + cells_text(scale.plus_inf) + ")");
-  if (scale.minus_inf > 0) notes.push_back(". is -inf (" + cells_text(scale.minus_inf) + ")");
+  std::string marks;
+  const auto explain = [&](Index count, const char* meaning) {
+    if (count > 0) marks += (marks.empty() ? "" : ", ") + (meaning + (" (" + cells_text(count) + ")"));
+  };
+  explain(scale.nan, "? is NaN");
+  explain(scale.plus_inf, "! is +inf");
+  explain(scale.minus_inf, ". is -inf");
+  if (!marks.empty()) notes.push_back(marks);
   if (scale.below > 0) {
     notes.push_back(cells_text(scale.below) + " below " + short_number(scale.range.low) +
                     " drawn as the lowest level");
