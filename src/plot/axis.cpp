@@ -92,7 +92,8 @@ Axis linear_axis(const Extent& values, const std::optional<ValueRange>& given, A
   } else if (values.found()) {
     range = widened(values.low(), values.high());
   }
-  const double step = round_step(range, max_ticks);
+  double step = round_step(range, max_ticks);
+  if (values.found() && values.whole() && range.high - range.low >= 1) step = std::max(step, 1.0);
   if (!given && ends == AxisEnds::round) {
     const double low = std::floor(range.low / step + 1e-9) * step;
     const double high = std::ceil(range.high / step - 1e-9) * step;

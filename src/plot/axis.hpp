@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,13 +16,16 @@ class Extent {
     if (!found_ || value < low_) low_ = value;
     if (!found_ || value > high_) high_ = value;
     found_ = true;
+    whole_ = whole_ && value == std::floor(value);
   }
   [[nodiscard]] bool found() const { return found_; }
+  [[nodiscard]] bool whole() const { return whole_; }  ///< All are whole numbers.
   [[nodiscard]] double low() const { return low_; }
   [[nodiscard]] double high() const { return high_; }
 
  private:
   bool found_ = false;
+  bool whole_ = true;
   double low_ = 0;
   double high_ = 0;
 };
@@ -48,7 +52,8 @@ enum class AxisEnds {
   margins,  ///< A twentieth outside of the values.
 };
 
-/// The axis of a set of values, or of a given range, with at most about max_ticks ticks. Never of length 0:
+/// The axis of a set of values, or of a given range, with at most about max_ticks ticks, at whole
+/// numbers alone if all values are. Never of length 0:
 /// around a single value it takes in a tenth of it on both sides, and without any value it is 0 to 1.
 Axis linear_axis(const Extent& values, const std::optional<ValueRange>& given, AxisEnds ends,
                  Index max_ticks);

@@ -85,7 +85,12 @@ void LineCanvas::dot(Index x, Index y, std::size_t series) {
 
 void LineCanvas::point(Place place, std::size_t series) {
   const bool inside = place.x >= 0 && place.x <= 1 && place.y >= 0 && place.y <= 1;
-  if (inside) dot(dot_x(place.x), dot_y(place.y), series);
+  if (!inside) return;
+  const Index x = dot_x(place.x);
+  const Index y = dot_y(place.y);
+  for (const Index column : {x, x ^ (cell_width_ - 1)}) {
+    for (const Index row : {y, cell_height_ > 1 ? y ^ 1 : y}) dot(column, row, series);
+  }
 }
 
 // Bresenham's walk along the longer direction. The dashes hang on the place of a dot, not on the way to it,

@@ -24,6 +24,7 @@ class LineCanvas {
 
   /// Draws what lies inside the area. series chooses the dashes or the mark.
   void line(Place from, Place to, std::size_t series);
+  /// A point that no line leads to: four dots, so that it is seen.
   void point(Place place, std::size_t series);
 
   void append_row(TextLine& line, Index row, bool color) const;

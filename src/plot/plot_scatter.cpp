@@ -41,13 +41,12 @@ class ScatterCanvas {
     for (Index y = 0; column && y < rows_; ++y) at(*column, y).text = "┊";
   }
 
+  // Nothing there nor on either side: a label must not touch another point, which it would seem to name.
   [[nodiscard]] bool is_free(Index start, Index row, Index width) const {
     if (row < 0 || row >= rows_ || start < 0 || start + width > columns_) return false;
-    const Index end = std::min(start + width, columns_ - 1);
-    for (Index column = std::max<Index>(start - 1, 0); column <= end; ++column) {
-      const bool own = column >= start && column < start + width;
-      const Kind kind = at(column, row).kind;
-      if (own ? kind != Kind::empty : kind == Kind::label) return false;
+    const Index last = std::min(start + width, columns_ - 1);
+    for (Index column = std::max<Index>(start - 1, 0); column <= last; ++column) {
+      if (at(column, row).kind != Kind::empty) return false;
     }
     return true;
   }
