@@ -68,6 +68,16 @@ void require_finite(const Matrix& values) {
   }
 }
 
+// Eigen 3.4 takes what to compute as an argument, later versions as part of the type.
+template <class Matrix>
+auto thin_svd(const Matrix& values) {
+#if EIGEN_VERSION_AT_LEAST(3, 4, 90)
+  return Eigen::BDCSVD<Matrix, Eigen::ComputeThinU | Eigen::ComputeThinV>(values);
+#else
+  return Eigen::BDCSVD<Matrix>(values, Eigen::ComputeThinU | Eigen::ComputeThinV);
+#endif
+}
+
 // The principal directions of centred rows as columns, with their singular values: min(n, d) of both.
 template <class Matrix>
 struct Directions {
@@ -83,13 +93,13 @@ Directions<Matrix> directions_of(const Matrix& centred) {
   if (n >= d) {  // centred = q * r, so its right singular vectors are those of r
     const Eigen::HouseholderQR<Matrix> qr(centred);
     const Matrix upper = qr.matrixQR().topRows(r).template triangularView<Eigen::Upper>();
-    const Eigen::BDCSVD<Matrix> svd(upper, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    const auto svd = thin_svd(upper);
     return {svd.matrixV(), svd.singularValues()};
   }
   // centred^T = q * r, so the right singular vectors of centred = r^T * q^T are q times those of r^T
   const Eigen::HouseholderQR<Matrix> qr(centred.transpose());
   const Matrix upper = qr.matrixQR().topRows(r).template triangularView<Eigen::Upper>();
-  const Eigen::BDCSVD<Matrix> svd(upper, Eigen::ComputeThinU | Eigen::ComputeThinV);
+  const auto svd = thin_svd(upper);
   Matrix axes = Matrix::Zero(d, r);
   axes.topRows(r) = svd.matrixU();
   axes.applyOnTheLeft(qr.householderQ());
