@@ -100,12 +100,13 @@ class Picture {
     std::vector<std::string> texts = plot::cell_numbers(cells_);
     Index widest = 0;
     for (const std::string& text : texts) widest = std::max(widest, static_cast<Index>(text.size()));
-    if (!must && !fits(widest + 1)) return;
+    const Index end = 1;  // a space before the frame
+    if (!must && !fits(widest + 1, end)) return;
     numbers_ = std::move(texts);
     pitch_ = widest + 1;
     for (const Index label : {widest_ruler_label, widest_column_label}) {
       const Index roomy = std::max(widest, std::min(label_width_, label)) + 1;
-      if (fits(roomy)) pitch_ = roomy;
+      if (fits(roomy, end)) pitch_ = roomy;
     }
     one_label_each_ = true;
   }
@@ -122,7 +123,9 @@ class Picture {
     }
   }
 
-  [[nodiscard]] bool fits(Index pitch) const { return plan_.shown_cols * pitch <= labels_.cell_columns; }
+  [[nodiscard]] bool fits(Index pitch, Index more = 0) const {
+    return plan_.shown_cols * pitch + more <= labels_.cell_columns;
+  }
 
   // Lines.
 
@@ -175,6 +178,7 @@ class Picture {
       }
     }
     if (!colors.empty()) line.add(plot::reset_colors, 0);
+    if (!numbers_.empty()) line.gap(1);
     return line.add(edge(), edge_columns());
   }
 

@@ -43,10 +43,11 @@ Index ceil_divide(Index count, Index parts) {
   return count / parts + (count % parts != 0 ? 1 : 0);
 }
 
-Index smallest_cell(const HeatMapOptions& options) {
-  if (plot::is_color(options.form)) return 2;
+// The cells that surely have room in a line, whatever the values turn out to be.
+Index cells_in(Index columns, const HeatMapOptions& options) {
+  if (plot::is_color(options.form)) return columns / 2;
   const bool numbers = options.form == HeatMapForm::ascii && options.ascii_cells == AsciiCells::numbers;
-  return numbers ? plot::widest_cell + 1 : 1;
+  return numbers ? (columns - 1) / (plot::widest_cell + 1) : columns;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ HeatMapPlan plan_heat_map(Index rows, Index cols, const HeatMapOptions& options)
   plan.block_rows = std::max<Index>(1, ceil_divide(rows, options.max_rows));
   plan.shown_rows = ceil_divide(rows, plan.block_rows);
   const Index room = plot::heat_map_labels(rows, plan.block_rows, options).cell_columns;
-  const Index most = std::clamp<Index>(room / smallest_cell(options), 1, options.max_cols);
+  const Index most = std::clamp<Index>(cells_in(room, options), 1, options.max_cols);
   plan.block_cols = std::max<Index>(1, ceil_divide(cols, most));
   plan.shown_cols = ceil_divide(cols, plan.block_cols);
   return plan;

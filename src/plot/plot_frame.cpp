@@ -111,7 +111,7 @@ PlotFrame make_frame(const Extent& x, const Extent& y, AxisEnds x_ends, AxisEnds
                      const PlotOptions& options) {
   PlotFrame frame;
   frame.rows = options.height;
-  const Index y_ticks = std::max<Index>(2, options.height / rows_per_tick + 1);
+  const Index y_ticks = options.height / rows_per_tick + 2;
   frame.y = options.log_y ? logarithmic_axis(y, options.y_range, y_ticks)
                           : linear_axis(y, options.y_range, y_ends, y_ticks);
   for (const Tick& tick : frame.y.ticks) {
