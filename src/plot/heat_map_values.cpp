@@ -1,0 +1,96 @@
+#include "plot/heat_map_values.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plot/number_text.hpp"
+
+namespace heed::plot {
+namespace {
+
+std::string size_text(Index rows, Index cols) {
+  return std::to_string(rows) + " x " + std::to_string(cols);
+}
+
+std::string cells_text(Index count) {
+  return std::to_string(count) + (count == 1 ? " cell" : " cells");
+}
+
+std::string reduction_note(const HeatMapPlan& plan, const HeatMapOptions& options) {
+  std::string note = "reduced " + size_text(plan.rows, plan.cols) + " to " +
+                     size_text(plan.shown_rows, plan.shown_cols) + ", each cell the " +
+                     (options.reduction == Reduction::mean ? "mean of " : "largest of ") +
+                     size_text(plan.block_rows, plan.block_cols);
+  const bool uneven = plan.rows % plan.block_rows != 0 || plan.cols % plan.block_cols != 0;
+  return uneven ? note + " (fewer at the edge)" : note;
+}
+
+}  // namespace
+
+HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<ValueRange>& given) {
+  HeatMapScale scale;
+  Index finite = 0;
+  double low = 0;
+  double high = 0;
+  for (const double value : cells) {
+    if (std::isnan(value)) {
+      ++scale.nan;
+    } else if (std::isinf(value)) {
+      ++(value > 0 ? scale.plus_inf : scale.minus_inf);
+    } else {
+      low = finite == 0 ? value : std::min(low, value);
+      high = finite == 0 ? value : std::max(high, value);
+      ++finite;
+      if (given && value < given->low) ++scale.below;
+      if (given && value > given->high) ++scale.above;
+    }
+  }
+  if (given) {
+    scale.range = *given;
+  } else if (low >= 0 && high <= 1) {
+    const bool visible = high == 0 || high >= 1.0 / highest_level;
+    scale.range = {0, visible ? 1 : high};
+  } else {
+    scale.range = {low, high};
+    scale.all_equal = low == high;
+  }
+  return scale;
+}
+
+int heat_level(double value, const HeatMapScale& scale) {
+  if (scale.all_equal) return highest_level / 2;
+  const double fraction = fraction_of_range(value, scale.range.low, scale.range.high);
+  return static_cast<int>(std::clamp(std::floor(fraction * highest_level), 0.0, double{highest_level}));
+}
+
+char special_mark(double value) {
+  if (std::isnan(value)) return '?';
+  if (std::isinf(value)) return value > 0 ? '!' : '.';
+  return '\0';
+}
+
+std::vector<std::string> heat_map_notes(const HeatMapPlan& plan, const HeatMapScale& scale,
+                                        const HeatMapOptions& options, bool numbers) {
+  std::vector<std::string> notes;
+  if (plan.block_rows > 1 || plan.block_cols > 1) notes.push_back(reduction_note(plan, options));
+  if (numbers) return notes;  // a number speaks for itself
+  std::string marks;
+  const auto explain = [&](Index count, const char* meaning) {
+    if (count > 0) marks += (marks.empty() ? "" : ", ") + (meaning + (" (" + cells_text(count) + ")"));
+  };
+  explain(scale.nan, "? is NaN");
+  explain(scale.plus_inf, "! is +inf");
+  explain(scale.minus_inf, ". is -inf");
+  if (!marks.empty()) notes.push_back(marks);
+  if (scale.below > 0) {
+    notes.push_back(cells_text(scale.below) + " below " + short_number(scale.range.low) +
+                    " drawn as the lowest level");
+  }
+  if (scale.above > 0) {
+    notes.push_back(cells_text(scale.above) + " above " + short_number(scale.range.high) +
+                    " drawn as the highest level");
+  }
+  return notes;
+}
+
+}  // namespace heed::plot
