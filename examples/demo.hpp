@@ -1,0 +1,90 @@
+#pragma once
+
+// What the demo programs share.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/bpe.hpp"
+#include "heed/display_text.hpp"
+#include "heed/error.hpp"
+
+namespace demo {
+
+inline const std::string tutorial_corpus =
+    "the quick brown fox jumps over the lazy dog the quick brown fox jumps over the lazy dog "
+    "she sells seashells by the seashore she sells seashells by the seashore ";
+
+/// The text in quotes, with everything escaped that could play with the terminal.
+inline std::string in_quotes(std::string_view text) { return "'" + heed::escaped(text) + "'"; }
+
+/// "[33, 45, 50, 53]"
+inline std::string list(const std::vector<heed::TokenId>& ids) {
+  std::string text;
+  for (const heed::TokenId id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
+  return "[" + text + "]";
+}
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw heed::FileError(path + ": cannot be read");
+  return text;
+}
+
+/// A bar on the terminal for work that lets one wait.
+class ProgressBar {
+ public:
+  void update(heed::Index done, heed::Index total, const char* unit) {
+    const auto now = Clock::now();
+    if (!terminal_ || now - start_ < std::chrono::seconds(2) || now - drawn_ < std::chrono::milliseconds(100)) return;
+    drawn_ = now;
+    shown_ = true;
+    constexpr heed::Index width = 40;
+    const heed::Index filled = std::min(width, width * done / std::max<heed::Index>(total, 1));
+    std::cerr << "\r[" << std::string(static_cast<std::size_t>(filled), '#')
+              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << done << " of at most " << total << ' '
+              << unit << std::flush;
+  }
+  void finish() const {
+    if (shown_) std::cerr << "\r\x1B[K" << std::flush;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool terminal_ = isatty(STDERR_FILENO) == 1;
+  bool shown_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point drawn_;
+};
+
+/// Parses the arguments, runs the program, and turns every exception into a message and exit code 1.
+template <class Run>
+int run_program(const char* name, CLI::App& app, int argc, char** argv, Run run) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  try {
+    const int code = run();
+    std::cout.flush();
+    if (!std::cout) throw heed::FileError("standard output cannot be written");
+    return code;
+  } catch (const std::exception& error) {
+    std::cerr << name << ": " << heed::escaped(error.what()) << '\n';
+    return 1;
+  }
+}
+
+}  // namespace demo

@@ -1,0 +1,97 @@
+// Keeps documents true: the C++ in a page is compiled and run, and must print what the page says.
+//
+//   doc_program code PAGE.md OUT.cpp      writes the page's ```cpp blocks as one program: #include blocks first, the rest as the body
+//                                         of main, unless a block brings its own main
+//   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's ```text blocks
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> blocks(const std::string& page, const std::string& language) {
+  std::vector<std::string> found;
+  std::istringstream lines(page);
+  std::string line;
+  std::string* open = nullptr;
+  bool other = false;
+  while (std::getline(lines, line)) {
+    if (line.rfind("```", 0) == 0) {
+      if (open != nullptr || other) {
+        open = nullptr;
+        other = false;
+      } else if (line == "```" + language) {
+        open = &found.emplace_back();
+      } else {
+        other = true;
+      }
+    } else if (open != nullptr) {
+      *open += line + "\n";
+    }
+  }
+  return found;
+}
+
+std::string program(const std::string& page) {
+  std::string includes;
+  std::string body;
+  bool has_main = false;
+  for (const std::string& block : blocks(page, "cpp")) {
+    if (block.find("int main") != std::string::npos) {
+      has_main = true;
+      body += block;
+    } else {
+      (block.rfind("#include", 0) == 0 ? includes : body) += block + "\n";
+    }
+  }
+  return has_main ? includes + body : includes + "int main() {\n" + body + "}\n";
+}
+
+std::string output_of(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) output.append(buffer.data(), n);
+  if (pclose(pipe) != 0) throw std::runtime_error(command + " failed");
+  return output;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.size() != 3) throw std::runtime_error("usage: doc_program code|check PAGE.md FILE");
+  const std::string page = read_file(arguments[1]);
+  if (arguments[0] == "code") {
+    std::ofstream(arguments[2]) << program(page);
+    return 0;
+  }
+  std::string expected;
+  for (const std::string& block : blocks(page, "text")) expected += block;
+  const std::string actual = output_of(arguments[2]);
+  if (actual == expected && !expected.empty()) return 0;
+  std::cerr << arguments[1] << " says:\n" << expected << "\nits code prints:\n" << actual;
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << "doc_program: " << error.what() << '\n';
+    return 2;
+  }
+}
