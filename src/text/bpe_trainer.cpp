@@ -12,7 +12,6 @@
 // same result.
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,7 +62,6 @@ class Trainer {
   }
   void see_characters(std::string_view text);
 
-  std::deque<std::string> mended_;  // documents that were not UTF-8; word_counts_ has views of them
   WordCounts word_counts_;
   std::vector<bool> seen_;  // by code point
   Vocabulary vocabulary_;
@@ -71,13 +69,10 @@ class Trainer {
   std::vector<BpeMerge> merges_;
 };
 
-// Step 1.
+// Step 1. Ill-formed UTF-8 is read as U+FFFD here and in step 2, by decode_character.
 void Trainer::read(std::string_view document) {
-  std::string mended;
-  std::string_view text = well_formed(document, mended);
-  if (text.data() != document.data()) text = mended_.emplace_back(std::move(mended));
   for_each_word(
-      text, [this](std::string_view word) { word_counts_.add(word); },
+      document, [this](std::string_view word) { word_counts_.add(word); },
       [this](std::string_view space) { see_characters(space); });
 }
 
