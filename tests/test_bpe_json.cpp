@@ -269,6 +269,18 @@ TEST_CASE("merges that do not make the vocabulary are refused") {
   CHECK(contains(with(0, "", "lo", "lo"), "\"\" cannot be merged"));
   CHECK(contains(with(0, "o", "l", "ol"), "not an ordinary token"));
   CHECK(contains(with(2, "l", "o", "lo"), "neither a character nor made by a merge"));
+  // Not even if the vocabulary has what they make: nothing follows the end of a word, and text makes no
+  // special token.
+  ordered_json after_end = small_json();
+  after_end["vocab"]["low</w>l"] = 13;
+  after_end["merges"].push_back({{"pair", {"low</w>", "l"}}, {"rank", 3}, {"new_token", "low</w>l"}});
+  CHECK(contains(refusal(after_end), "\"low</w>\" cannot be merged"));
+  CHECK(contains(
+      refusal(R"({"vocab": {"<unk>": 0, "<pad>": 1, "<bos>": 2, "<eos>": 3, "<": 4, ">": 5, "b": 6, "o": 7,
+    "s": 8, "<b": 9, "<bo": 10, "<bos": 11}, "merges": [{"pair": ["<", "b"], "rank": 0, "new_token": "<b"},
+    {"pair": ["<b", "o"], "rank": 1, "new_token": "<bo"}, {"pair": ["<bo", "s"], "rank": 2, "new_token": "<bos"},
+    {"pair": ["<bos", ">"], "rank": 3, "new_token": "<bos>"}], "eow": "</w>"})"s),
+      "merges[3]: new_token \"<bos>\" is not an ordinary token"));
   ordered_json ranks = small_json();
   ranks["merges"][1]["rank"] = 7;
   CHECK(contains(refusal(ranks), "merges[1] has rank 7, must be 1"));

@@ -49,7 +49,7 @@ using TokenId = std::int32_t;
 struct BpeMerge {
   std::pair<std::string, std::string> pair;  ///< The second may be the bare end-of-word mark "</w>".
   Index rank = 0;                            ///< Place in the order of learning, from 0.
-  std::string new_token;                     ///< Not a new id if an earlier merge made the same text.
+  std::string new_token;                     ///< No new id if its text is a token already.
 
   friend bool operator==(const BpeMerge&, const BpeMerge&) = default;
 };

@@ -1,18 +1,15 @@
 // Byte-pair encoding, the algorithm of Sennrich, Haddow and Birch (ACL 2016, algorithm 1):
 //
 //   1. Count the distinct words of the corpus.
-//   2. Begin with a vocabulary of single characters, and with each word cut into characters and an
-//   end-of-word mark.
-//   3. Find the most frequent pair of neighbouring symbols; among equally frequent ones, the one that occurs
-//   first.
+//   2. Begin with a vocabulary of characters, and with each word cut into characters and an end-of-word mark.
+//   3. Find the most frequent pair of neighbouring symbols; among equals the one that occurs first.
 //   4. Write a merge down: the pair becomes one new symbol, in the vocabulary and everywhere in the words.
 //   5. Go to 3 until the vocabulary is full or no pair is frequent enough.
 //
-// The paper's listing counts all pairs again in step 3. Segmentation does that incrementally and gives the
-// same result.
+// The paper's listing counts all pairs again in step 3. Segmentation keeps the counts up to date instead,
+// with the same result.
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,7 +60,6 @@ class Trainer {
   }
   void see_characters(std::string_view text);
 
-  std::deque<std::string> mended_;  // documents that were not UTF-8; word_counts_ has views of them
   WordCounts word_counts_;
   std::vector<bool> seen_;  // by code point
   Vocabulary vocabulary_;
@@ -71,13 +67,10 @@ class Trainer {
   std::vector<BpeMerge> merges_;
 };
 
-// Step 1.
+// Step 1. Ill-formed UTF-8 is read as U+FFFD here and in step 2, by decode_character.
 void Trainer::read(std::string_view document) {
-  std::string mended;
-  std::string_view text = well_formed(document, mended);
-  if (text.data() != document.data()) text = mended_.emplace_back(std::move(mended));
   for_each_word(
-      text, [this](std::string_view word) { word_counts_.add(word); },
+      document, [this](std::string_view word) { word_counts_.add(word); },
       [this](std::string_view space) { see_characters(space); });
 }
 
@@ -121,16 +114,16 @@ void Trainer::learn(Index vocab_size, const BpeTrainCallback& on_merge) {
     const std::optional<FrequentPair> pair = segmentation_.most_frequent();
     if (!pair) break;
 
-    // Step 4. Different pairs can spell the same token, (th, e) and (t, he): both merges are kept, with one
-    // id.
+    // Step 4.
     BpeMerge merge{.pair = {std::string(text_of(pair->left)), std::string(text_of(pair->right))},
                    .rank = static_cast<Index>(merges_.size()),
                    .new_token = {}};
     merge.new_token = merge.pair.first + merge.pair.second;
     segmentation_.merge_most_frequent(static_cast<Symbol>(vocabulary_.add(merge.new_token).first));
     merges_.push_back(std::move(merge));
-    if (on_merge)
+    if (on_merge) {
       on_merge({merges_.back(), static_cast<Index>(pair->frequency), vocabulary_.size(), vocab_size});
+    }
   }
 }
 
@@ -140,8 +133,8 @@ void Trainer::learn(Index vocab_size, const BpeTrainCallback& on_merge) {
 BpeTokenizer train_bpe(std::span<const std::string_view> documents, const BpeTrainOptions& options,
                        const BpeTrainCallback& on_merge) {
   text::check(options);
-  auto [vocabulary,
-        merges] = [&] {  // the trainer's memory is given back before the tokenizer's tables are built
+  // The trainer's memory is given back before the tokenizer's tables are built.
+  auto [vocabulary, merges] = [&] {
     text::Trainer trainer(std::max<Index>(options.min_frequency, 1));
     for (const std::string_view document : documents) trainer.read(document);
     trainer.cut_words_into_characters();

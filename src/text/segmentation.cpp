@@ -39,8 +39,8 @@ std::optional<FrequentPair> Segmentation::most_frequent() {
   while (!queue_.empty()) {
     const QueueEntry top = queue_.top();
     const Pair& pair = pairs_[top.pair];
-    if (top.count == pair.count && top.first == pair.first)
-      return FrequentPair{pair.left, pair.right, pair.count};
+    // Nothing lost since it was put in, so its first occurrence is the same too.
+    if (top.count == pair.count) return FrequentPair{pair.left, pair.right, pair.count};
     queue_.pop();
     enqueue(top.pair);
   }

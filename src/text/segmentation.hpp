@@ -3,22 +3,21 @@
 // The bookkeeping that makes training fast. The naive trainer counts all pairs again in each round; here the
 // counts, and the places where each pair occurs, are kept up to date merge by merge.
 //
-//   nodes   One per symbol of each distinct word, linked to its neighbours within the word. A node's place in
-//   the
-//           array is its place in the text, so "occurs first" is "has the smaller number". A merge keeps the
-//           left node, with the new symbol, and takes the right one out.
-//   pairs   One per pair of symbols ever met: its number of occurrences, and a list, threaded through the
-//   nodes in
-//           the order of the text, of where they are. A node is in the list of the pair that it starts.
-//   queue   Pairs by (frequency, first occurrence). An entry may promise too much, since a merge also
-//   destroys
-//           occurrences of other pairs; it is corrected when it reaches the top. It never promises too
-//           little, because a pair gains occurrences only in the round that first makes it:
+// Nodes: one per symbol of each distinct word, linked to its neighbours within the word. A node's place in
+// the array is its place in the text, so "occurs first" is "has the smaller number". A merge keeps the left
+// node, with the new symbol, and takes the right one out.
+//
+// Pairs: one per pair of symbols ever met, with its number of occurrences and a list of where they are,
+// threaded through the nodes in the order of the text. A node is in the list of the pair that it starts.
+//
+// Queue: pairs by (frequency, first occurrence). An entry may promise too much, since a merge also destroys
+// occurrences of other pairs; it is corrected when it reaches the top. It never promises too little, because
+// a pair gains occurrences only in the round that first makes it:
 //
 // No text is made by two different merges. Merges that reach over the ends of a span keep it from ever being
 // one symbol; the others cut it in a way that its own text decides, also in runs like "aaaa", whose pairs are
-// merged from the left. So each merge makes a symbol that was not there before, and pairs with that symbol
-// arise in that round only.
+// merged from the left. So each merge makes a symbol that was not there before, and the pairs with that
+// symbol all arise in that round.
 
 #include <cstdint>
 #include <optional>
@@ -97,8 +96,7 @@ class Segmentation {
   std::vector<std::int64_t> word_counts_;
   std::vector<Node> nodes_;
   std::vector<Pair> pairs_;
-  std::vector<PairId>
-      pair_table_;  // open addressing over pairs_, linear probing, a power of two, half full at most
+  std::vector<PairId> pair_table_;  // of pairs_: open addressing, linear probing, at most half full
   std::priority_queue<QueueEntry> queue_;
   PairId num_enqueued_ = 0;  // pairs from here on are not in the queue yet
 };

@@ -45,8 +45,8 @@ inline ClassifiedCharacter classify_at(std::string_view text, std::size_t at) no
   return {classify(character.code_point), character.length};
 }
 
-/// Reads well-formed text from left to right and calls on_word with each word, and on_space with each
-/// character of white space, both as views of the text.
+/// Reads text from left to right, ill-formed UTF-8 as U+FFFD, and calls on_word with each word, and on_space
+/// with each character of white space, both as views of the text.
 template <class OnWord, class OnSpace>
 void for_each_word(std::string_view text, OnWord&& on_word, OnSpace&& on_space) {
   std::size_t at = 0;
