@@ -14,7 +14,9 @@ if command -v ninja >/dev/null; then generator=(-G Ninja); fi
 
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; echo "failed: $*"; return 1; }; }
 
-configure() { quietly cmake -S "$1" -B "$2" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release "${@:3}"; }
+in_release() { cmake -S "$1" -B "$2" ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release "${@:3}"; }
+
+configure() { quietly in_release "$@"; }
 
 # check_programs FOLDER: both programs run and say what they should.
 check_programs() {
@@ -50,7 +52,7 @@ echo "find_package with a version that does not fit"
 sed 's/find_package(heed REQUIRED)/find_package(heed 99 REQUIRED)/' "$work/consumer/CMakeLists.txt" >"$work/CMakeLists.txt"
 mkdir "$work/future"
 mv "$work/CMakeLists.txt" "$work/future"
-if cmake -S "$work/future" -B "$work/future/build" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 ||
+if in_release "$work/future" "$work/future/build" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 ||
    ! grep -q 'version: 0' "$work/log"; then
   cat "$work/log"
   echo "version 99 should not have been found"
