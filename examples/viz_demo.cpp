@@ -13,7 +13,6 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -168,7 +167,7 @@ std::string trimmed(std::string_view text) {
 
 double number_of(const std::string& field, const std::string& place) {
   double value = 0;
-  const char* begin = field.data() + (field.size() > 1 && field[0] == '+' ? 1 : 0);
+  const char* begin = field.data() + (field.size() > 1 && field[0] == '+' && field[1] != '-' ? 1 : 0);
   const char* end = field.data() + field.size();
   const auto [stop, error] = std::from_chars(begin, end, value);
   if (error == std::errc::result_out_of_range)
@@ -209,7 +208,8 @@ Csv read_csv(const std::string& path) {
     csv.cols = fields;
     ++csv.rows;
   }
-  if (file.bad() || csv.rows == 0) heed::throw_file_error(heed::escaped(path) + " holds no numbers");
+  if (file.bad()) heed::throw_file_error("cannot read " + heed::escaped(path));
+  if (csv.rows == 0) heed::throw_file_error(heed::escaped(path) + " holds no numbers");
   return csv;
 }
 
@@ -229,22 +229,23 @@ int main(int argc, char** argv) {
     bool ascii = false;
     Index width = 0;
     std::string csv;
-    heed::ColorMode mode = heed::ColorMode::automatic;
+    std::string color = "auto";
     app.add_flag("--ascii", ascii, "ASCII alone, numbers where they fit; no colour");
-    app.add_option("--color", mode, "never, always or auto (when the terminal shows it)")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, heed::ColorMode>{{"never", heed::ColorMode::never},
-                                                   {"always", heed::ColorMode::always},
-                                                   {"auto", heed::ColorMode::automatic}}));
+    app.add_option("--color", color, "auto (default): where the terminal shows it")
+        ->check(CLI::IsMember({"never", "always", "auto"}));
     app.add_option("--width", width, "columns to use, 40 to 1000 (default: the terminal's, at most 100)")
         ->check(CLI::Range(40, 1000));
-    app.add_option("--csv", csv, "draw this matrix: one row per line, numbers separated by commas");
+    const CLI::Option* csv_option =
+        app.add_option("--csv", csv, "draw this matrix: one row per line, numbers separated by commas");
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       return app.exit(error) == 0 ? 0 : 1;
     }
 
+    const heed::ColorMode mode = color == "never"    ? heed::ColorMode::never
+                                 : color == "always" ? heed::ColorMode::always
+                                                     : heed::ColorMode::automatic;
     const heed::Terminal terminal = heed::query_terminal();
     const heed::ColorDepth depth = ascii ? heed::ColorDepth::none : heed::color_depth(mode, terminal);
     Look look{};
@@ -253,7 +254,7 @@ int main(int argc, char** argv) {
         look.ascii && depth == heed::ColorDepth::none ? HeatMapForm::ascii : heed::heat_map_form(depth, true);
     look.color = depth != heed::ColorDepth::none;
     look.width = width > 0 ? width : std::min<Index>(std::max<Index>(terminal.width, 40), 100);
-    if (!csv.empty()) {
+    if (csv_option->count() > 0) {
       show_csv(look, csv);
     } else {
       show_weights(look);

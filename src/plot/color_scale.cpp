@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <span>
 
 #include "plot/number_text.hpp"
 
 namespace heed::plot {
 namespace {
+
+struct Rgb {
+  std::uint8_t red;
+  std::uint8_t green;
+  std::uint8_t blue;
+};
 
 // Each step of a scale is lighter (or, from the middle of the second, darker) than the one before: it can be
 // read in grey and by people who do not tell red from green.
@@ -27,12 +34,17 @@ constexpr std::array<Rgb, 7> two_signs{{{24, 48, 120},
                                         {208, 84, 70},
                                         {120, 18, 42}}};
 
+// The same two walks within the 6 x 6 x 6 cube of the 256 colours. They are chosen, not rounded from the ones
+// above: the nearest colour of a coarse cube may have another hue, which shows as specks.
+constexpr std::array<int, 11> one_sign_indexed{17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 229};
+constexpr std::array<int, 13> two_signs_indexed{18, 25, 32, 74, 117, 189, 255, 224, 217, 210, 167, 124, 88};
+
 std::uint8_t mix(std::uint8_t from, std::uint8_t to, double part) {
   return static_cast<std::uint8_t>(std::lround(from + (to - from) * part));
 }
 
-Rgb at_fraction(std::span<const Rgb> scale, double fraction) {
-  const double position = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(scale.size() - 1);
+Rgb blended(std::span<const Rgb> scale, double fraction) {
+  const double position = fraction * static_cast<double>(scale.size() - 1);
   const std::size_t below = std::min(static_cast<std::size_t>(position), scale.size() - 2);
   const double part = position - static_cast<double>(below);
   const Rgb a = scale[below];
@@ -40,53 +52,39 @@ Rgb at_fraction(std::span<const Rgb> scale, double fraction) {
   return {mix(a.red, b.red, part), mix(a.green, b.green, part), mix(a.blue, b.blue, part)};
 }
 
-constexpr std::array<std::uint8_t, 6> cube_levels{0, 95, 135, 175, 215, 255};
-
-std::size_t nearest_level(std::uint8_t channel) {
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < cube_levels.size(); ++i) {
-    if (std::abs(cube_levels[i] - channel) < std::abs(cube_levels[best] - channel)) best = i;
-  }
-  return best;
-}
-
-// A channel spread below this is drawn as a grey. A dark blue is also near to a grey, but would lose its hue
-// there.
-constexpr int least_hue = 12;
-
-bool is_dark(Rgb color) {
-  return 299 * color.red + 587 * color.green + 114 * color.blue < 128000;
+int nearest(std::span<const int> scale, double fraction) {
+  return scale[static_cast<std::size_t>(std::lround(fraction * static_cast<double>(scale.size() - 1)))];
 }
 
 }  // namespace
 
-Rgb heat_color(double value, ValueRange range) {
-  if (range.low < 0 && range.high > 0) {
-    const double reach = std::max(-range.low, range.high);
-    return at_fraction(two_signs, fraction_of_range(value, -reach, reach));
+std::string heat_background(double value, ValueRange range, ColorDepth depth) {
+  const bool both_signs = range.low < 0 && range.high > 0;
+  const double reach = std::max(-range.low, range.high);
+  const double place =
+      both_signs ? fraction_of_range(value, -reach, reach) : fraction_of_range(value, range.low, range.high);
+  const double fraction = std::clamp(place, 0.0, 1.0);
+  switch (depth) {
+    case ColorDepth::indexed: {
+      const int index =
+          both_signs ? nearest(two_signs_indexed, fraction) : nearest(one_sign_indexed, fraction);
+      return std::string("\x1b[48;5;").append(std::to_string(index)).append("m");
+    }
+    case ColorDepth::true_color: {
+      const Rgb color = both_signs ? blended(two_signs, fraction) : blended(one_sign, fraction);
+      return std::string("\x1b[48;2;")
+          .append(std::to_string(color.red) + ";")
+          .append(std::to_string(color.green) + ";")
+          .append(std::to_string(color.blue) + "m");
+    }
+    case ColorDepth::none:
+      break;
   }
-  return at_fraction(one_sign, fraction_of_range(value, range.low, range.high));
-}
-
-int nearest_indexed(Rgb color) {
-  const std::size_t red = nearest_level(color.red);
-  const std::size_t green = nearest_level(color.green);
-  const std::size_t blue = nearest_level(color.blue);
-  const auto [least, most] = std::minmax({color.red, color.green, color.blue});
-  if (most - least <= least_hue) return 232 + std::clamp((least + most) / 20, 0, 23);
-  return 16 + static_cast<int>(36 * red + 6 * green + blue);
-}
-
-std::string background(Rgb color, ColorDepth depth) {
-  if (depth == ColorDepth::none) return "";
-  const std::string ink = is_dark(color) ? "\x1b[38;5;231;" : "\x1b[38;5;16;";
-  if (depth == ColorDepth::indexed) return ink + "48;5;" + std::to_string(nearest_indexed(color)) + "m";
-  return ink + "48;2;" + std::to_string(color.red) + ";" + std::to_string(color.green) + ";" +
-         std::to_string(color.blue) + "m";
+  return "";
 }
 
 std::string foreground(int indexed) {
-  return "\x1b[38;5;" + std::to_string(indexed) + "m";
+  return std::string("\x1b[38;5;").append(std::to_string(indexed)).append("m");
 }
 
 }  // namespace heed::plot

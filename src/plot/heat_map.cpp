@@ -198,8 +198,8 @@ class Picture {
     const bool marked = mark != '\0';
     std::string wanted = plot::reset_colors;
     if (!marked) {
-      wanted = scale_.all_equal ? plot::background(plot::heat_color(0.5, {0, 1}), depth())
-                                : plot::background(plot::heat_color(value, scale_.range), depth());
+      wanted = plot::heat_background(scale_.all_equal ? 0.5 : value,
+                                     scale_.all_equal ? heed::ValueRange{0, 1} : scale_.range, depth());
     }
     if (wanted != colors && !(colors.empty() && marked)) line.add(wanted, 0);
     if (wanted != plot::reset_colors || !colors.empty()) colors = wanted;
@@ -228,7 +228,7 @@ class Picture {
       for (Index i = 0; i < legend_cells; ++i) {
         const double part = static_cast<double>(i) / static_cast<double>(legend_cells - 1);
         const double value = scale_.range.low * (1 - part) + scale_.range.high * part;
-        line.add(plot::background(plot::heat_color(value, scale_.range), depth()), 0).gap(1);
+        line.add(plot::heat_background(value, scale_.range, depth()), 0).gap(1);
       }
       line.add(plot::reset_colors, 0);
     } else {
