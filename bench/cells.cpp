@@ -37,11 +37,13 @@ Matrix<T> random_matrix(Index rows, Index cols, Random& random, double bound = 1
   return m;
 }
 
-/// One problem with everything that its contenders need, so that a timed run allocates only what its user would.
+/// One problem with everything that its contenders need, so that a timed run allocates only what its user
+/// would.
 template <class T>
 class Problem {
  public:
-  explicit Problem(const Cell& cell) : cell_(cell), random_(static_cast<std::uint64_t>(cell.query_len + cell.head_dim)) {
+  explicit Problem(const Cell& cell)
+      : cell_(cell), random_(static_cast<std::uint64_t>(cell.query_len + cell.head_dim)) {
     options_.mask = cell.causal ? causal() : Mask();
     options_.num_heads = cell.heads;
     options_.num_kv_heads = cell.kv_heads;
@@ -80,18 +82,20 @@ class Problem {
         break;
       case Contender::naive:
         if (layer_) {
-          project([](const auto& a, const auto& b, auto& c) {
-            reference::matrix_product<T>(view(a), view(b), mutable_view(c));
-          }, [this] { naive_attention(heads_); });
+          project([](const auto& a, const auto& b,
+                     auto& c) { reference::matrix_product<T>(view(a), view(b), mutable_view(c)); },
+                  [this] { naive_attention(heads_); });
         } else {
           naive_attention(out_);
         }
         break;
       case Contender::eigen:
         if (layer_) {
-          project([](const auto& a, const auto& b, auto& c) {
-            plain_product<T>().run(a.rows(), a.cols(), b.cols(), a.data(), b.data(), c.data());
-          }, [this] { eigen_attention(heads_); });
+          project(
+              [](const auto& a, const auto& b, auto& c) {
+                plain_product<T>().run(a.rows(), a.cols(), b.cols(), a.data(), b.data(), c.data());
+              },
+              [this] { eigen_attention(heads_); });
         } else {
           eigen_attention(out_);
         }
@@ -99,12 +103,14 @@ class Problem {
     }
   }
 
-  /// Largest error of Heed on up to four rows against long double; throws if it is beyond what rounding explains.
+  /// Largest error of Heed on up to four rows against long double; throws if it is beyond what rounding
+  /// explains.
   double check() {
     run(Contender::heed);
     const Matrix<T> out = out_;
     if (layer_) {
-      // A layer is compared with the naive loops of its own scalar, in full: it is small enough wherever it is measured.
+      // A layer is compared with the naive loops of its own scalar, in full: it is small enough wherever it
+      // is measured.
       run(Contender::naive);
       return require_small((out - out_).cwiseAbs().maxCoeff());
     }
@@ -124,7 +130,8 @@ class Problem {
       tensors.value = view(head_value);
       tensors.out = mutable_view(exact);
       reference::attention(one, cell_.causal ? causal() & query_offset(row) : Mask(), std::nullopt, tensors);
-      const Matrix<long double> difference = out.row(row).leftCols(cell_.value_dim).template cast<long double>() - exact;
+      const Matrix<long double> difference =
+          out.row(row).leftCols(cell_.value_dim).template cast<long double>() - exact;
       worst = std::max(worst, difference.cwiseAbs().maxCoeff());
     }
     return require_small(worst);
@@ -142,7 +149,8 @@ class Problem {
   double require_small(long double error) const {
     const long double bound = 100 * static_cast<long double>(std::numeric_limits<T>::epsilon());
     if (!(error <= bound)) {
-      throw std::runtime_error(cell_.name + " gives a wrong result: error " + std::to_string(static_cast<double>(error)));
+      throw std::runtime_error(cell_.name + " gives a wrong result: error " +
+                               std::to_string(static_cast<double>(error)));
     }
     return static_cast<double>(error);
   }
@@ -162,7 +170,8 @@ class Problem {
     tensors.key = view(key_);
     tensors.value = view(value_);
     tensors.out = mutable_view(out);
-    reference::attention({cell_.batch, cell_.heads, cell_.kv_heads, cell_.query_len, cell_.kv_len, cell_.head_dim, cell_.value_dim},
+    reference::attention({cell_.batch, cell_.heads, cell_.kv_heads, cell_.query_len, cell_.kv_len,
+                          cell_.head_dim, cell_.value_dim},
                          options_.mask, std::nullopt, tensors);
   }
 
@@ -176,7 +185,8 @@ class Problem {
                                  at(query_, b * cell_.query_len, h * cell_.head_dim), query_.cols(),
                                  at(key_, b * cell_.kv_len, h / group * cell_.head_dim), key_.cols(),
                                  at(value_, b * cell_.kv_len, h / group * cell_.value_dim), value_.cols(),
-                                 at(out, b * cell_.query_len, h * cell_.value_dim), out.cols(), scores_.data());
+                                 at(out, b * cell_.query_len, h * cell_.value_dim), out.cols(),
+                                 scores_.data());
       }
     }
   }
@@ -200,8 +210,8 @@ void time(benchmark::State& state, const Cell& cell, Contender contender) {
     benchmark::DoNotOptimize(problem.out());
     benchmark::ClobberMemory();
   }
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(cell.flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(cell.flops * 1e-9 * static_cast<double>(state.iterations()),
+                                                 benchmark::Counter::kIsRate);
   // The peak beside each sample: a shared machine may be slower now than it was a minute ago.
   if (contender == Contender::heed) state.counters["peak_gflops"] = peak_gflops<T>(cell.threads);
 }
@@ -209,14 +219,18 @@ void time(benchmark::State& state, const Cell& cell, Contender contender) {
 template <class T>
 void add(std::vector<Cell>& cells, Cell cell, const std::vector<Contender>& rivals) {
   cell.scalar = sizeof(T) == 4 ? "float" : "double";
-  const double scores = static_cast<double>(cell.batch * cell.heads * cell.query_len) * static_cast<double>(cell.kv_len);
+  const double scores =
+      static_cast<double>(cell.batch * cell.heads * cell.query_len) * static_cast<double>(cell.kv_len);
   cell.flops = 2 * scores * static_cast<double>(cell.head_dim + cell.value_dim) * (cell.causal ? 0.5 : 1.0);
   if (cell.d_model > 0) {
-    cell.flops += 8.0 * static_cast<double>(cell.batch * cell.query_len) * static_cast<double>(cell.d_model * cell.d_model);
+    cell.flops += 8.0 * static_cast<double>(cell.batch * cell.query_len) *
+                  static_cast<double>(cell.d_model * cell.d_model);
   }
-  cell.name = std::string(cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
-              (cell.d_model > 0 ? "model" + std::to_string(cell.d_model) : "d" + std::to_string(cell.head_dim)) +
-              (cell.causal ? "/causal/n" : "/full/n") + std::to_string(cell.query_len) + "/t" + std::to_string(cell.threads);
+  cell.name =
+      std::string(cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
+      (cell.d_model > 0 ? "model" + std::to_string(cell.d_model) : "d" + std::to_string(cell.head_dim)) +
+      (cell.causal ? "/causal/n" : "/full/n") + std::to_string(cell.query_len) + "/t" +
+      std::to_string(cell.threads);
   Problem<T> problem(cell);
   cell.max_error = problem.check();
   std::vector<Contender> contenders = {Contender::heed};
@@ -225,8 +239,9 @@ void add(std::vector<Cell>& cells, Cell cell, const std::vector<Contender>& riva
     contenders.push_back(rival);
   }
   for (const Contender contender : contenders) {
-    benchmark::RegisterBenchmark((cell.name + "/" + name_of(contender)).c_str(),
-                                 [cell, contender](benchmark::State& state) { time<T>(state, cell, contender); })
+    benchmark::RegisterBenchmark(
+        (cell.name + "/" + name_of(contender)).c_str(),
+        [cell, contender](benchmark::State& state) { time<T>(state, cell, contender); })
         ->UseRealTime();
   }
   cells.push_back(cell);
@@ -257,15 +272,17 @@ void add_layer(std::vector<Cell>& cells, long n, long d_model, long heads, int t
   cell.head_dim = cell.value_dim = d_model / heads;
   cell.d_model = d_model;
   cell.causal = true;
-  add<T>(cells, cell, threads == 1 ? std::vector{Contender::eigen, Contender::naive} : std::vector<Contender>{});
+  add<T>(cells, cell,
+         threads == 1 ? std::vector{Contender::eigen, Contender::naive} : std::vector<Contender>{});
 }
 
 }  // namespace
 
 std::vector<Cell> register_cells(const Grid& grid) {
   std::vector<Cell> cells;
-  const std::vector<long> lengths =
-      grid.quick ? std::vector<long>{4, 64, 256, 1024} : std::vector<long>{4, 16, 64, 128, 256, 512, 1024, 2048, 4096};
+  const std::vector<long> lengths = grid.quick
+                                        ? std::vector<long>{4, 64, 256, 1024}
+                                        : std::vector<long>{4, 16, 64, 128, 256, 512, 1024, 2048, 4096};
   for (const bool causal : {false, true}) {
     for (const long n : lengths) add_attention<float>(cells, n, 64, causal, 1);
   }

@@ -34,8 +34,8 @@ struct Grid {
   int most_threads = 1;
 };
 
-/// Checks Heed on every cell of the grid, and registers a Google Benchmark "<cell>/<contender>" for each contender. Throws
-/// std::runtime_error, which names the cell, if a result is wrong.
+/// Checks Heed on every cell of the grid, and registers a Google Benchmark "<cell>/<contender>" for each
+/// contender. Throws std::runtime_error, which names the cell, if a result is wrong.
 std::vector<Cell> register_cells(const Grid& grid);
 
 }  // namespace heed::bench

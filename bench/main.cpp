@@ -17,7 +17,8 @@
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app{"Heed's benchmarks: attention and layers against the naive loops, plain Eigen and the machine's peak."};
+  CLI::App app{
+      "Heed's benchmarks: attention and layers against the naive loops, plain Eigen and the machine's peak."};
   bool quick = false;
   std::string json_path;
   std::string filter = ".*";
@@ -25,7 +26,8 @@ int run(int argc, char** argv) {
   app.add_flag("--quick", quick, "Fewer cells and samples: under a minute");
   app.add_option("--json", json_path, "Also write the table as JSON, a list of objects");
   app.add_option("--filter", filter, "Only benchmarks whose name matches this regular expression");
-  app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")->check(CLI::Range(1, 1000));
+  app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")
+      ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   if (repetitions == 0) repetitions = quick ? 5 : 11;
 
@@ -40,13 +42,13 @@ int run(int argc, char** argv) {
   grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
   const std::vector<heed::bench::Cell> cells = heed::bench::register_cells(grid);
 
-  // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a slow spell of a shared
-  // machine hits all alike.
-  std::vector<std::string> arguments = {argv[0],
-                                        "--benchmark_enable_random_interleaving=true",
-                                        "--benchmark_repetitions=" + std::to_string(repetitions),
-                                        "--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME,
-                                        "--benchmark_filter=" + (quick && filter == ".*" ? "-.*10MB.*" : filter)};
+  // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
+  // slow spell of a shared machine hits all alike.
+  std::vector<std::string> arguments = {
+      argv[0], "--benchmark_enable_random_interleaving=true",
+      "--benchmark_repetitions=" + std::to_string(repetitions),
+      "--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME,
+      "--benchmark_filter=" + (quick && filter == ".*" ? "-.*10MB.*" : filter)};
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   int count = static_cast<int>(pointers.size());
@@ -54,7 +56,8 @@ int run(int argc, char** argv) {
 
   heed::bench::Collector collector;
   const std::size_t ran = benchmark::RunSpecifiedBenchmarks(&collector);
-  if (ran == 0 || collector.failed()) throw std::runtime_error(ran == 0 ? "no benchmark matches" : "a benchmark failed");
+  if (ran == 0 || collector.failed())
+    throw std::runtime_error(ran == 0 ? "no benchmark matches" : "a benchmark failed");
   std::cout << heed::bench::table(cells, collector.samples());
   if (json_file.is_open()) {
     json_file << heed::bench::json(cells, collector.samples());

@@ -84,19 +84,26 @@ Figures figures(const Cell& cell, const std::map<std::string, Samples>& samples)
   return f;
 }
 
-std::string milliseconds_text(double ms) { return format(ms < 0.1 ? "%.5f" : ms < 10 ? "%.3f" : "%.1f", ms); }
+std::string milliseconds_text(double ms) {
+  return format(ms < 0.1 ? "%.5f" : ms < 10 ? "%.3f" : "%.1f", ms);
+}
 
-std::string times_text(double ratio) { return ratio == 0 ? "-" : format(ratio < 10 ? "%.2fx" : "%.0fx", ratio); }
+std::string times_text(double ratio) {
+  return ratio == 0 ? "-" : format(ratio < 10 ? "%.2fx" : "%.0fx", ratio);
+}
 
 }  // namespace
 
-bool Collector::ReportContext(const Context&) { return true; }
+bool Collector::ReportContext(const Context&) {
+  return true;
+}
 
 void Collector::show_progress() const {
   if (expected_ == 0 || isatty(STDERR_FILENO) == 0) return;
   const std::size_t done = std::min(samples_.size(), expected_);
   const std::string bar(30 * done / expected_, '#');
-  (void)std::fprintf(stderr, "\r[%-30s] %zu of %zu%s", bar.c_str(), done, expected_, done == expected_ ? "\r\x1b[K" : "");
+  (void)std::fprintf(stderr, "\r[%-30s] %zu of %zu%s", bar.c_str(), done, expected_,
+                     done == expected_ ? "\r\x1b[K" : "");
   (void)std::fflush(stderr);
 }
 
@@ -109,7 +116,8 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
     }
     Samples& s = samples_[plain_name(run.benchmark_name())];
     s.milliseconds.push_back(run.real_accumulated_time / static_cast<double>(run.iterations) * 1e3);
-    if (const auto peak = run.counters.find("peak_gflops"); peak != run.counters.end()) s.peak_gflops.push_back(peak->second);
+    if (const auto peak = run.counters.find("peak_gflops"); peak != run.counters.end())
+      s.peak_gflops.push_back(peak->second);
     if (const auto bytes = run.counters.find("bytes_per_second"); bytes != run.counters.end()) {
       s.bytes_per_second.push_back(bytes->second);
     }
@@ -119,30 +127,35 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
 
 std::string table(const std::vector<Cell>& cells, const std::map<std::string, Samples>& samples) {
   std::ostringstream text;
-  text << "kernels: " << isa() << "; times are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
-       << "measured beside each sample;\nnaive: the loops of reference.hpp; Eigen: plain products with the full score matrix, "
+  text << "kernels: " << isa()
+       << "; times are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
+       << "measured beside each sample;\nnaive: the loops of reference.hpp; Eigen: plain products with the "
+          "full score matrix, "
        << "compiled for " << isa() << "; - : not run\n\n";
-  text << pad("cell", 38, true) << pad("ms", 11) << pad("+-", 7) << pad("GFLOP/s", 10) << pad("of peak", 9) << pad("vs naive", 10)
-       << pad("vs Eigen", 10) << pad("max error", 11) << '\n';
+  text << pad("cell", 38, true) << pad("ms", 11) << pad("+-", 7) << pad("GFLOP/s", 10) << pad("of peak", 9)
+       << pad("vs naive", 10) << pad("vs Eigen", 10) << pad("max error", 11) << '\n';
   for (const Cell& cell : cells) {
     const Figures f = figures(cell, samples);
     if (f.milliseconds == 0) continue;
-    text << pad(cell.name, 38, true) << pad(milliseconds_text(f.milliseconds), 11) << pad(format("%.0f%%", 100 * f.spread), 7)
-         << pad(format("%.2f", f.gflops), 10) << pad(format("%.2f", f.peak_fraction), 9) << pad(times_text(f.against_naive), 10)
+    text << pad(cell.name, 38, true) << pad(milliseconds_text(f.milliseconds), 11)
+         << pad(format("%.0f%%", 100 * f.spread), 7) << pad(format("%.2f", f.gflops), 10)
+         << pad(format("%.2f", f.peak_fraction), 9) << pad(times_text(f.against_naive), 10)
          << pad(times_text(f.against_eigen), 10) << pad(format("%.1e", cell.max_error), 11) << '\n';
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
     text << pad(name, 38, true) << pad(milliseconds_text(median(s.milliseconds)), 11)
-         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 7) << pad(format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12)
-         << '\n';
+         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 7)
+         << pad(format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12) << '\n';
   }
   return text.str();
 }
 
 std::string json(const std::vector<Cell>& cells, const std::map<std::string, Samples>& samples) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  const auto or_null = [](double value) { return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value); };
+  const auto or_null = [](double value) {
+    return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+  };
   for (const Cell& cell : cells) {
     const Figures f = figures(cell, samples);
     if (f.milliseconds == 0) continue;

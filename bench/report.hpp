@@ -1,6 +1,7 @@
 #pragma once
 
-// Collects what Google Benchmark measured, and shows it: one table for people, one list of objects for programs.
+// Collects what Google Benchmark measured, and shows it: one table for people, one list of objects for
+// programs.
 
 #include <benchmark/benchmark.h>
 

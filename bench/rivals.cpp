@@ -8,14 +8,15 @@
 
 namespace heed::bench {
 
-#define HEED_DECLARE(isa)                                                                                                \
-  namespace isa {                                                                                                        \
-  double peak_float(long rounds);                                                                                        \
-  double peak_double(long rounds);                                                                                       \
-  template <class T>                                                                                                     \
-  void plain_attention(long, long, long, long, bool, const T*, long, const T*, long, const T*, long, T*, long, T*);     \
-  template <class T>                                                                                                     \
-  void plain_product(long, long, long, const T*, const T*, T*);                                                          \
+#define HEED_DECLARE(isa)                                                                                \
+  namespace isa {                                                                                        \
+  double peak_float(long rounds);                                                                        \
+  double peak_double(long rounds);                                                                       \
+  template <class T>                                                                                     \
+  void plain_attention(long, long, long, long, bool, const T*, long, const T*, long, const T*, long, T*, \
+                       long, T*);                                                                        \
+  template <class T>                                                                                     \
+  void plain_product(long, long, long, const T*, const T*, T*);                                          \
   }
 HEED_DECLARE(baseline)
 #if defined(HEED_BENCH_X86)
@@ -33,8 +34,12 @@ struct Rivals {
   PlainProduct<T> product;
 };
 
-#define HEED_RIVALS(isa) \
-  Rivals<T> { sizeof(T) == 4 ? &isa::peak_float : &isa::peak_double, {&isa::plain_attention<T>}, {&isa::plain_product<T>} }
+#define HEED_RIVALS(isa)                                                                 \
+  Rivals<T> {                                                                            \
+    sizeof(T) == 4 ? &isa::peak_float : &isa::peak_double, {&isa::plain_attention<T>}, { \
+      &isa::plain_product<T>                                                             \
+    }                                                                                    \
+  }
 
 template <class T>
 Rivals<T> rivals() {
@@ -54,7 +59,8 @@ double peak_gflops(int threads) {
   constexpr long rounds = 250000;
   std::vector<double> flops(static_cast<std::size_t>(threads));
   std::vector<std::thread> others;
-  for (std::size_t t = 1; t < flops.size(); ++t) others.emplace_back([&flops, t] { flops[t] = rivals<T>().peak(rounds); });
+  for (std::size_t t = 1; t < flops.size(); ++t)
+    others.emplace_back([&flops, t] { flops[t] = rivals<T>().peak(rounds); });
   flops[0] = rivals<T>().peak(rounds);
   for (std::thread& other : others) other.join();
   double sum = 0;

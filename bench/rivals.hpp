@@ -1,7 +1,7 @@
 #pragma once
 
-// What Heed is measured against: the machine's peak, and plain Eigen products. Both are taken for the instruction set that the
-// kernels run on.
+// What Heed is measured against: the machine's peak, and plain Eigen products. Both are taken for the
+// instruction set that the kernels run on.
 
 namespace heed::bench {
 
@@ -9,11 +9,13 @@ namespace heed::bench {
 template <class T>
 double peak_gflops(int threads);
 
-/// softmax(q k^T / sqrt(head_dim)) v with the full score matrix, row-major with row strides; scores has query_len * kv_len elements.
+/// softmax(q k^T / sqrt(head_dim)) v with the full score matrix, row-major with row strides; scores has
+/// query_len * kv_len elements.
 template <class T>
 struct PlainAttention {
-  void (*run)(long query_len, long kv_len, long head_dim, long value_dim, bool causal, const T* query, long query_stride,
-              const T* key, long key_stride, const T* value, long value_stride, T* out, long out_stride, T* scores);
+  void (*run)(long query_len, long kv_len, long head_dim, long value_dim, bool causal, const T* query,
+              long query_stride, const T* key, long key_stride, const T* value, long value_stride, T* out,
+              long out_stride, T* scores);
 };
 template <class T>
 PlainAttention<T> plain_attention();

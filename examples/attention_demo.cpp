@@ -1,6 +1,6 @@
-// attention_demo: a text on its way through the tokenizer, the embedding with its positions, and multi-head attention with a causal
-// mask, to a heat map of who attends to whom; and then the proof that nobody attends to the future. With no argument it is the
-// tutorial's example, number for number.
+// attention_demo: a text on its way through the tokenizer, the embedding with its positions, and multi-head
+// attention with a causal mask, to a heat map of who attends to whom; and then the proof that nobody attends
+// to the future. With no argument it is the tutorial's example, number for number.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -45,7 +45,9 @@ std::string number(double value, const char* format = "%.9f") {
   return text;
 }
 
-std::string size_of(const Matrix<double>& m) { return std::to_string(m.rows()) + " x " + std::to_string(m.cols()); }
+std::string size_of(const Matrix<double>& m) {
+  return std::to_string(m.rows()) + " x " + std::to_string(m.cols());
+}
 
 std::string first_numbers(const Matrix<double>& m) {
   std::string text;
@@ -54,18 +56,20 @@ std::string first_numbers(const Matrix<double>& m) {
 }
 
 heed::BpeTokenizer train(const Options& options) {
-  const std::string corpus = options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
+  const std::string corpus =
+      options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
   std::cout << "1. Tokenizer: byte-pair encoding, learned from a corpus of " << corpus.size() << " bytes\n";
   demo::ProgressBar bar;
-  const heed::BpeTokenizer tokenizer =
-      heed::train_bpe(corpus, {.vocab_size = options.vocab_size, .min_frequency = options.min_frequency},
-                      [&](const heed::BpeTrainStep& step) { bar.update(step.vocab_size, step.target_vocab_size, "tokens"); });
+  const heed::BpeTokenizer tokenizer = heed::train_bpe(
+      corpus, {.vocab_size = options.vocab_size, .min_frequency = options.min_frequency},
+      [&](const heed::BpeTrainStep& step) { bar.update(step.vocab_size, step.target_vocab_size, "tokens"); });
   bar.finish();
-  std::cout << "   vocabulary: " << tokenizer.vocab_size() << " tokens, " << tokenizer.merges().size() << " merges\n";
+  std::cout << "   vocabulary: " << tokenizer.vocab_size() << " tokens, " << tokenizer.merges().size()
+            << " merges\n";
   if (!tokenizer.merges().empty()) {
     const heed::BpeMerge& first = tokenizer.merges().front();
-    std::cout << "   first merge: (" << demo::in_quotes(first.pair.first) << ", " << demo::in_quotes(first.pair.second) << ") -> "
-              << demo::in_quotes(first.new_token) << "\n";
+    std::cout << "   first merge: (" << demo::in_quotes(first.pair.first) << ", "
+              << demo::in_quotes(first.pair.second) << ") -> " << demo::in_quotes(first.new_token) << "\n";
   }
   return tokenizer;
 }
@@ -74,7 +78,8 @@ std::vector<TokenId> encode(const heed::BpeTokenizer& tokenizer, const std::stri
   std::vector<TokenId> ids = tokenizer.encode(text);
   std::cout << "   text:    " << demo::in_quotes(text) << "\n   tokens: ";
   for (const TokenId id : ids) std::cout << ' ' << demo::in_quotes(tokenizer.id_to_token(id));
-  std::cout << "\n   ids:     " << demo::list(ids) << "\n   decoded: " << demo::in_quotes(tokenizer.decode(ids)) << "\n\n";
+  std::cout << "\n   ids:     " << demo::list(ids)
+            << "\n   decoded: " << demo::in_quotes(tokenizer.decode(ids)) << "\n\n";
   if (ids.empty()) throw heed::ArgumentError("the text has no tokens: give one with a word in it");
   return ids;
 }
@@ -86,11 +91,12 @@ heed::HeatMapForm form_of(const std::string& name) {
   const heed::Terminal terminal = heed::query_terminal();
   const auto mode = name == "color" ? heed::ColorMode::always : heed::ColorMode::automatic;
   const heed::ColorDepth depth = heed::color_depth(mode, terminal);
-  return depth == heed::ColorDepth::none ? heed::HeatMapForm::blocks : heed::heat_map_form(depth, terminal.unicode);
+  return depth == heed::ColorDepth::none ? heed::HeatMapForm::blocks
+                                         : heed::heat_map_form(depth, terminal.unicode);
 }
 
-void show_weights(const Matrix<double>& weights, const heed::BpeTokenizer& tokenizer, const std::vector<TokenId>& ids,
-                  const std::string& form) {
+void show_weights(const Matrix<double>& weights, const heed::BpeTokenizer& tokenizer,
+                  const std::vector<TokenId>& ids, const std::string& form) {
   heed::HeatMapOptions options;
   options.form = form_of(form);
   options.max_width = std::max<Index>(40, heed::query_terminal().width);
@@ -100,8 +106,8 @@ void show_weights(const Matrix<double>& weights, const heed::BpeTokenizer& token
 }
 
 /// The tutorial's own check: replace the future, and look at position 0.
-bool check_first_position(const heed::MultiHeadAttention<double>& attention, const Matrix<double>& x, const Matrix<double>& out,
-                          const heed::LayerOptions& layer, std::uint64_t seed) {
+bool check_first_position(const heed::MultiHeadAttention<double>& attention, const Matrix<double>& x,
+                          const Matrix<double>& out, const heed::LayerOptions& layer, std::uint64_t seed) {
   heed::Random random(seed);
   Matrix<double> other = x;
   for (Index i = 1; i < x.rows(); ++i) {
@@ -124,8 +130,9 @@ int run(const Options& options) {
   const Matrix<double> embedded = embedding.forward(ids);
   const heed::SinusoidalPositions<double> positions(std::ssize(ids), options.d_model);
   const Matrix<double> x = heed::add_positional(embedded, positions);
-  std::cout << "2. Embedding: each id picks a row of a " << embedding.vocab_size() << " x " << options.d_model << " table\n   shape: "
-            << size_of(embedded) << ", first numbers: " << first_numbers(embedded) << "\n\n"
+  std::cout << "2. Embedding: each id picks a row of a " << embedding.vocab_size() << " x " << options.d_model
+            << " table\n   shape: " << size_of(embedded) << ", first numbers: " << first_numbers(embedded)
+            << "\n\n"
             << "3. Positions: sines and cosines are added, so that order counts\n   shape: " << size_of(x)
             << ", first numbers: " << first_numbers(x) << "\n\n";
 
@@ -137,24 +144,30 @@ int run(const Options& options) {
   const auto weights = result.weights.head(options.head);
   const heed::RowSumReport sums = heed::rows_sum_to_one(result.weights.stacked);
   std::cout << "4. Multi-head attention: " << options.heads << " heads of " << options.d_model / options.heads
-            << (options.no_mask ? ", no mask: every token looks at every token\n" : ", causal mask: a token looks at itself and back\n")
-            << "   shape: " << size_of(result.out) << ", first numbers: " << first_numbers(result.out) << "\n   each row of weights sums to 1: "
-            << (sums.passed ? "yes" : "NO") << ", largest error " << number(sums.largest_error, "%.1e") << "\n\n";
+            << (options.no_mask ? ", no mask: every token looks at every token\n"
+                                : ", causal mask: a token looks at itself and back\n")
+            << "   shape: " << size_of(result.out) << ", first numbers: " << first_numbers(result.out)
+            << "\n   each row of weights sums to 1: " << (sums.passed ? "yes" : "NO") << ", largest error "
+            << number(sums.largest_error, "%.1e") << "\n\n";
 
-  std::cout << "5. Weights of head " << options.head << ": a row is a token, its columns are the tokens it looks at, dark is much\n";
+  std::cout << "5. Weights of head " << options.head
+            << ": a row is a token, its columns are the tokens it looks at, dark is much\n";
   show_weights(weights, tokenizer, ids, options.form);
 
   std::cout << "\n6. Causal check: change the future, the past must not notice\n";
   const bool first = check_first_position(attention, x, result.out, layer, seeds.future);
   const heed::CausalReport causal = heed::verify_causal(attention, x, layer.mask);
-  std::cout << "   " << causal.cuts << " futures tried, largest difference before the change: " << number(causal.largest_difference, "%g")
+  std::cout << "   " << causal.cuts << " futures tried, largest difference before the change: "
+            << number(causal.largest_difference, "%g")
             << (causal.largest_difference == 0 ? " (not one bit)" : "") << "\n";
   if (!causal.passed) {
-    std::cout << "   position " << causal.position << " changed when position " << causal.cut << " and later ones did\n";
+    std::cout << "   position " << causal.position << " changed when position " << causal.cut
+              << " and later ones did\n";
   }
   const bool passed = first && causal.passed;
   std::cout << "   verdict: " << (passed ? "causal, within 1e-9" : "NOT causal") << "\n";
-  if (!passed && options.no_mask) std::cout << "   (as it must be: without the mask, every token sees the future)\n";
+  if (!passed && options.no_mask)
+    std::cout << "   (as it must be: without the mask, every token sees the future)\n";
   return passed && sums.passed ? 0 : 1;
 }
 
@@ -166,13 +179,16 @@ int main(int argc, char** argv) {
       "Shows a text on its way to attention weights, and proves that the future stays unseen.\n"
       "Exits with 1 if a check fails, as it does with --no-mask."};
   app.add_option("--text", options.text, "the text to look at")->capture_default_str();
-  app.add_option("--corpus", options.corpus_file, "text file to learn the tokenizer from (default: the tutorial's corpus)");
+  app.add_option("--corpus", options.corpus_file,
+                 "text file to learn the tokenizer from (default: the tutorial's corpus)");
   app.add_option("--vocab-size", options.vocab_size, "most tokens of the vocabulary")->capture_default_str();
-  app.add_option("--min-frequency", options.min_frequency, "pairs that are less frequent are not merged")->capture_default_str();
+  app.add_option("--min-frequency", options.min_frequency, "pairs that are less frequent are not merged")
+      ->capture_default_str();
   app.add_option("--d-model", options.d_model, "numbers for each token")->capture_default_str();
   app.add_option("--heads", options.heads, "heads of attention; they divide d-model")->capture_default_str();
   app.add_option("--head", options.head, "the head whose weights are drawn, from 0")->capture_default_str();
-  app.add_option("--seed", options.seed, "seed of embedding, projections and changed futures (default: the tutorial's)");
+  app.add_option("--seed", options.seed,
+                 "seed of embedding, projections and changed futures (default: the tutorial's)");
   app.add_option("--form", options.form, "how weights are drawn")
       ->check(CLI::IsMember({"auto", "blocks", "ascii", "color"}))
       ->capture_default_str();

@@ -13,10 +13,10 @@
 
 namespace {
 
+using demo::in_quotes;
 using heed::BpeTokenizer;
 using heed::Index;
 using heed::TokenId;
-using demo::in_quotes;
 
 struct Options {
   std::string corpus_file;
@@ -29,9 +29,11 @@ struct Options {
 };
 
 BpeTokenizer train(const Options& options) {
-  const std::string corpus = options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
-  std::cout << "Corpus: " << (options.corpus_file.empty() ? "the tutorial's" : heed::escaped(options.corpus_file))
-            << ", " << corpus.size()
+  const std::string corpus =
+      options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
+  std::cout << "Corpus: "
+            << (options.corpus_file.empty() ? "the tutorial's" : heed::escaped(options.corpus_file)) << ", "
+            << corpus.size()
             << " bytes. Every word is cut into its characters and an end-of-word mark </w>;\n"
             << "then the most frequent pair of neighbours becomes one symbol, again and again:\n\n";
   demo::ProgressBar bar;

@@ -26,7 +26,9 @@ inline const std::string tutorial_corpus =
     "she sells seashells by the seashore she sells seashells by the seashore ";
 
 /// The text in quotes, with everything escaped that could play with the terminal.
-inline std::string in_quotes(std::string_view text) { return "'" + heed::escaped(text) + "'"; }
+inline std::string in_quotes(std::string_view text) {
+  return "'" + heed::escaped(text) + "'";
+}
 
 /// "[33, 45, 50, 53]"
 inline std::string list(const std::vector<heed::TokenId>& ids) {
@@ -47,14 +49,15 @@ class ProgressBar {
  public:
   void update(heed::Index done, heed::Index total, const char* unit) {
     const auto now = Clock::now();
-    if (!terminal_ || now - start_ < std::chrono::seconds(2) || now - drawn_ < std::chrono::milliseconds(100)) return;
+    if (!terminal_ || now - start_ < std::chrono::seconds(2) || now - drawn_ < std::chrono::milliseconds(100))
+      return;
     drawn_ = now;
     shown_ = true;
     constexpr heed::Index width = 40;
     const heed::Index filled = std::min(width, width * done / std::max<heed::Index>(total, 1));
     std::cerr << "\r[" << std::string(static_cast<std::size_t>(filled), '#')
-              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << done << " of at most " << total << ' '
-              << unit << std::flush;
+              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << done << " of at most "
+              << total << ' ' << unit << std::flush;
   }
   void finish() const {
     if (shown_) std::cerr << "\r\x1B[K" << std::flush;

@@ -12,13 +12,16 @@ constexpr std::size_t kShift = 397;
 
 }  // namespace
 
-// init_by_array of the reference implementation (Matsumoto and Nishimura 2002), with the seed's 32-bit words as the array.
+// init_by_array of the reference implementation (Matsumoto and Nishimura 2002), with the seed's 32-bit words
+// as the array.
 Random::Random(std::uint64_t seed) {
-  const std::array<std::uint32_t, 2> key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+  const std::array<std::uint32_t, 2> key = {static_cast<std::uint32_t>(seed),
+                                            static_cast<std::uint32_t>(seed >> 32)};
   const std::size_t key_length = key[1] != 0 ? 2 : 1;
 
   state_[0] = 19650218U;
-  for (std::uint32_t i = 1; i < kPeriod; ++i) state_[i] = 1812433253U * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
+  for (std::uint32_t i = 1; i < kPeriod; ++i)
+    state_[i] = 1812433253U * (state_[i - 1] ^ (state_[i - 1] >> 30)) + i;
 
   std::size_t i = 1;
   const auto advance = [&] {
@@ -30,7 +33,8 @@ Random::Random(std::uint64_t seed) {
   for (std::size_t k = 0; k < std::max(kPeriod, key_length); ++k) {
     const std::size_t j = k % key_length;
     const std::uint32_t previous = state_[i - 1];
-    state_[i] = (state_[i] ^ ((previous ^ (previous >> 30)) * 1664525U)) + key[j] + static_cast<std::uint32_t>(j);
+    state_[i] =
+        (state_[i] ^ ((previous ^ (previous >> 30)) * 1664525U)) + key[j] + static_cast<std::uint32_t>(j);
     advance();
   }
   for (std::size_t k = 0; k + 1 < kPeriod; ++k) {
@@ -65,6 +69,8 @@ double Random::random() noexcept {
   return (high * 67108864.0 + low) * (1.0 / 9007199254740992.0);
 }
 
-double Random::uniform(double low, double high) noexcept { return low + (high - low) * random(); }
+double Random::uniform(double low, double high) noexcept {
+  return low + (high - low) * random();
+}
 
 }  // namespace heed

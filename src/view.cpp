@@ -12,7 +12,8 @@ struct Range {
   std::intptr_t end;
 };
 
-Range address_range(const void* data, Index rows, Index cols, Index row_stride, Index col_stride, Index element_size) {
+Range address_range(const void* data, Index rows, Index cols, Index row_stride, Index col_stride,
+                    Index element_size) {
   const auto start = reinterpret_cast<std::intptr_t>(data);
   std::intptr_t low = start;
   std::intptr_t high = start;
@@ -24,15 +25,17 @@ Range address_range(const void* data, Index rows, Index cols, Index row_stride, 
 
 }  // namespace
 
-bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride, Index a_col_stride, const void* b,
-                   Index b_rows, Index b_cols, Index b_row_stride, Index b_col_stride, std::size_t element_size) noexcept {
+bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride, Index a_col_stride,
+                   const void* b, Index b_rows, Index b_cols, Index b_row_stride, Index b_col_stride,
+                   std::size_t element_size) noexcept {
   if (a_rows == 0 || a_cols == 0 || b_rows == 0 || b_cols == 0) return false;
   const auto size = static_cast<Index>(element_size);
   const Range range_a = address_range(a, a_rows, a_cols, a_row_stride, a_col_stride, size);
   const Range range_b = address_range(b, b_rows, b_cols, b_row_stride, b_col_stride, size);
   if (range_a.end <= range_b.begin || range_b.end <= range_a.begin) return false;
 
-  // Blocks of one matrix: b starts (outer, inner) steps after a, and they meet iff they meet in both directions.
+  // Blocks of one matrix: b starts (outer, inner) steps after a, and they meet iff they meet in both
+  // directions.
   const bool rows_outer = std::abs(a_row_stride) >= std::abs(a_col_stride);
   const Index outer_stride = rows_outer ? a_row_stride : a_col_stride;
   const Index inner_stride = rows_outer ? a_col_stride : a_row_stride;
@@ -57,7 +60,8 @@ bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride
     const Index inner_distance = rest - shift * outer_stride;
     if (inner_distance % inner_stride != 0) continue;
     const Index inner_step = inner_distance / inner_stride;
-    if (-b_outer < outer_step && outer_step < a_outer && -b_inner < inner_step && inner_step < a_inner) return true;
+    if (-b_outer < outer_step && outer_step < a_outer && -b_inner < inner_step && inner_step < a_inner)
+      return true;
   }
   return false;
 }

@@ -1,7 +1,8 @@
 // tests/conformance DIR...: runs every attention case (*.safetensors) of the folders against the engine.
 //
-// A case holds query, key, value and options, and what must come out of them: out, and perhaps weights and logsumexp. Layout of the
-// tensors: query [batch, heads, queries, head_dim] and so on; options by name in the file's metadata.
+// A case holds query, key, value and options, and what must come out of them: out, and perhaps weights and
+// logsumexp. Layout of the tensors: query [batch, heads, queries, head_dim] and so on; options by name in the
+// file's metadata.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -32,7 +33,8 @@ struct Settings {
   heed::Executor* executor = nullptr;
 };
 
-/// Options that a case may have and the engine does not offer yet: the case is skipped, and counted under the option's name.
+/// Options that a case may have and the engine does not offer yet: the case is skipped, and counted under the
+/// option's name.
 const char* const kLaterTensors[] = {"keep", "kv_lengths", "query_offsets", "alibi_slopes", "sinks"};
 const char* const kLaterMetadata[] = {"softcap", "window_left", "window_right"};
 
@@ -53,7 +55,8 @@ double number(const std::string& text) {
 template <class T>
 Matrix<T> rows_by_heads(const SafetensorsFile& file, const std::string& name) {
   const auto& shape = file.at(name).shape;
-  if (shape.size() != 4) throw std::runtime_error(name + " has " + std::to_string(shape.size()) + " dimensions, not 4");
+  if (shape.size() != 4)
+    throw std::runtime_error(name + " has " + std::to_string(shape.size()) + " dimensions, not 4");
   const auto values = file.values<T>(name);
   Matrix<T> m(shape[0] * shape[2], shape[1] * shape[3]);
   std::size_t at = 0;
@@ -74,9 +77,11 @@ struct Tolerance {
 
 /// Empty if every element of `actual` is within the tolerance of `expected`, else where the worst one is.
 template <class T>
-std::string difference(const std::string& name, const Matrix<T>& actual, const Matrix<double>& expected, Tolerance tolerance) {
+std::string difference(const std::string& name, const Matrix<T>& actual, const Matrix<double>& expected,
+                       Tolerance tolerance) {
   if (actual.rows() != expected.rows() || actual.cols() != expected.cols()) {
-    return name + " is " + heed::size_of(heed::view(actual)) + ", expected " + heed::size_of(heed::view(expected));
+    return name + " is " + heed::size_of(heed::view(actual)) + ", expected " +
+           heed::size_of(heed::view(expected));
   }
   std::string worst;
   double excess = 0;
@@ -107,7 +112,8 @@ std::string unsupported(const SafetensorsFile& file) {
   }
   if (const auto* bias = file.find("bias")) {
     const auto& query = file.at("query").shape;
-    if (bias->shape.size() != 4 || bias->shape[0] != 1 || bias->shape[1] != 1 || bias->shape[2] != query.at(2)) {
+    if (bias->shape.size() != 4 || bias->shape[0] != 1 || bias->shape[1] != 1 ||
+        bias->shape[2] != query.at(2)) {
       return "bias of its own for each sequence or head, or one row for all";
     }
   }
@@ -139,7 +145,8 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
 
   const bool is_float = sizeof(T) == sizeof(float);
   Tolerance tolerance = is_float ? Tolerance{1e-5, 1e-5} : Tolerance{1e-11, 1e-11};
-  if (const auto text = metadata(file, "tolerance_float"); text && is_float) tolerance = {number(*text), number(*text)};
+  if (const auto text = metadata(file, "tolerance_float"); text && is_float)
+    tolerance = {number(*text), number(*text)};
   Tolerance out_tolerance = tolerance;
   if (const auto text = metadata(file, "tolerance")) {
     out_tolerance = {0, number(*text)};
@@ -149,7 +156,8 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
   if (problem.empty() && file.find("weights") != nullptr) {
     const auto& shape = file.at("weights").shape;
     const auto values = file.values<double>("weights");
-    const Matrix<double> expected = Eigen::Map<const Matrix<double>>(values.data(), shape.at(0) * shape.at(1) * shape.at(2), shape.at(3));
+    const Matrix<double> expected =
+        Eigen::Map<const Matrix<double>>(values.data(), shape.at(0) * shape.at(1) * shape.at(2), shape.at(3));
     problem = difference("weights", result.weights.stacked, expected, tolerance);
   }
   if (problem.empty() && file.find("logsumexp") != nullptr) {
@@ -203,12 +211,14 @@ int run(int argc, char** argv) {
     std::string problem;
     try {
       const SafetensorsFile file = SafetensorsFile::open(path);
-      if (metadata(file, "format") != "attention-case/1") throw std::runtime_error("its metadata has no format attention-case/1");
+      if (metadata(file, "format") != "attention-case/1")
+        throw std::runtime_error("its metadata has no format attention-case/1");
       if (const std::string option = unsupported(file); !option.empty()) {
         ++skipped[option];
         continue;
       }
-      problem = settings.scalar == "float" ? run_case<float>(file, settings) : run_case<double>(file, settings);
+      problem =
+          settings.scalar == "float" ? run_case<float>(file, settings) : run_case<double>(file, settings);
     } catch (const std::exception& error) {
       problem = error.what();
     }

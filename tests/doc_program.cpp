@@ -1,8 +1,10 @@
 // Keeps documents true: the C++ in a page is compiled and run, and must print what the page says.
 //
-//   doc_program code PAGE.md OUT.cpp      writes the page's ```cpp blocks as one program: #include blocks first, the rest as the body
+//   doc_program code PAGE.md OUT.cpp      writes the page's ```cpp blocks as one program: #include blocks
+//   first, the rest as the body
 //                                         of main, unless a block brings its own main
-//   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's ```text blocks
+//   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's
+//   ```text blocks
 
 #include <array>
 #include <cstdio>
@@ -65,7 +67,8 @@ std::string output_of(const std::string& command) {
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   std::string output;
   std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) output.append(buffer.data(), n);
+  for (std::size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    output.append(buffer.data(), n);
   if (pclose(pipe) != 0) throw std::runtime_error(command + " failed");
   return output;
 }

@@ -31,7 +31,8 @@ bool same_bits(const Eigen::DenseBase<A>& a, const Eigen::DenseBase<B>& b) {
   if (a.rows() != b.rows() || a.cols() != b.cols()) return false;
   const Matrix<Scalar> x = a;
   const Matrix<Scalar> y = b;
-  return x.size() == 0 || std::memcmp(x.data(), y.data(), sizeof(Scalar) * static_cast<std::size_t>(x.size())) == 0;
+  return x.size() == 0 ||
+         std::memcmp(x.data(), y.data(), sizeof(Scalar) * static_cast<std::size_t>(x.size())) == 0;
 }
 
 /// The message of the Exception that f throws; "nothing" or "another exception" else.
@@ -47,7 +48,9 @@ std::string message_of(F&& f) {
   return "nothing";
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 template <class Scalar>
 inline const Scalar kInf = std::numeric_limits<Scalar>::infinity();
@@ -105,19 +108,24 @@ AttentionResult<Scalar> naive(const AttentionShape& s, const Inputs<Scalar>& in,
   return result;
 }
 
-/// A matrix whose elements lie `step` apart in rows of odd length, at an address that no vector is aligned to.
+/// A matrix whose elements lie `step` apart in rows of odd length, at an address that no vector is aligned
+/// to.
 template <class Scalar>
 class AwkwardMatrix {
  public:
   AwkwardMatrix(const Matrix<Scalar>& values, Index step)
-      : step_(step), row_(values.cols() * step + 3), rows_(values.rows()), cols_(values.cols()),
+      : step_(step),
+        row_(values.cols() * step + 3),
+        rows_(values.rows()),
+        cols_(values.cols()),
         memory_(static_cast<std::size_t>(rows_ * row_ + 1), kNaN<Scalar>) {
     map() = values;
   }
 
   auto map() {
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
-    return Eigen::Map<Matrix<Scalar>, Eigen::Unaligned, Strides>(memory_.data() + 1, rows_, cols_, Strides(row_, step_));
+    return Eigen::Map<Matrix<Scalar>, Eigen::Unaligned, Strides>(memory_.data() + 1, rows_, cols_,
+                                                                 Strides(row_, step_));
   }
 
  private:

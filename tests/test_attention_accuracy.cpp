@@ -10,11 +10,11 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 
-/// The contract's bound: for each element, error <= 2 x the error of the naive loops in the same type + 4 eps * max|value| over
-/// the visible keys. Returns the largest excess over it.
+/// The contract's bound: for each element, error <= 2 x the error of the naive loops in the same type + 4 eps
+/// * max|value| over the visible keys. Returns the largest excess over it.
 template <class Scalar>
-double excess_error(const AttentionShape& s, const Inputs<Scalar>& in, const Mask& mask, const Mask& exact_mask,
-                    const AttentionResult<Scalar>& result) {
+double excess_error(const AttentionShape& s, const Inputs<Scalar>& in, const Mask& mask,
+                    const Mask& exact_mask, const AttentionResult<Scalar>& result) {
   const auto exact = naive<long double>(s, in.template cast<long double>(), exact_mask);
   const auto loops = naive<Scalar>(s, in, mask);
   long double excess = 0;
@@ -26,10 +26,13 @@ double excess_error(const AttentionShape& s, const Inputs<Scalar>& in, const Mas
         for (Index j = 0; j < s.kv_len; ++j) {
           if (exact.weights.head(h, b)(i, j) == 0) continue;
           for (Index c = 0; c < s.value_dim; ++c) {
-            largest = std::max(largest, std::abs(static_cast<long double>(in.value(b * s.kv_len + j, kv_head * s.value_dim + c))));
+            largest = std::max(
+                largest,
+                std::abs(static_cast<long double>(in.value(b * s.kv_len + j, kv_head * s.value_dim + c))));
           }
         }
-        const long double slack = 4 * static_cast<long double>(std::numeric_limits<Scalar>::epsilon()) * largest;
+        const long double slack =
+            4 * static_cast<long double>(std::numeric_limits<Scalar>::epsilon()) * largest;
         const auto error_of = [&](const AttentionResult<Scalar>& of, Index c) {
           const Index row = b * s.query_len + i;
           const Index col = h * s.value_dim + c;
@@ -50,7 +53,8 @@ const Index kDims[] = {1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 80, 128}
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every length and head size", "", float, double) {
+TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every length and head size", "", float,
+                   double) {
   for (std::size_t n = 0; n < std::size(kLengths); ++n) {
     for (std::size_t d = 0; d < std::size(kDims); ++d) {
       // Every length meets every dimension as query_len and as kv_len, without the full product.
@@ -60,8 +64,10 @@ TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every lengt
       s.head_dim = kDims[d];
       s.value_dim = kDims[(d * 5 + n) % std::size(kDims)];
       const auto in = random_inputs<TestType>(s, 100 * n + d);
-      for (const Mask& mask : {Mask(), causal() & bottom_right(), causal() & top_left(), causal() & query_offset(-2)}) {
-        const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, mask));
+      for (const Mask& mask :
+           {Mask(), causal() & bottom_right(), causal() & top_left(), causal() & query_offset(-2)}) {
+        const auto result =
+            scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, mask));
         CAPTURE(s.query_len, s.kv_len, s.head_dim, s.value_dim, mask.to_string());
         REQUIRE(excess_error(s, in, mask, mask, result) <= 0);
       }
@@ -71,11 +77,13 @@ TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every lengt
 
 TEMPLATE_TEST_CASE("weights and logsumexp agree with the oracle", "", float, double) {
   const auto eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
-  for (const AttentionShape& s : {AttentionShape{2, 4, 2, 37, 133, 24, 40}, AttentionShape{1, 1, 1, 1, 1, 1, 1},
-                                  AttentionShape{3, 2, 1, 97, 129, 7, 3}}) {
+  for (const AttentionShape& s :
+       {AttentionShape{2, 4, 2, 37, 133, 24, 40}, AttentionShape{1, 1, 1, 1, 1, 1, 1},
+        AttentionShape{3, 2, 1, 97, 129, 7, 3}}) {
     const auto in = random_inputs<TestType>(s, 5, 2.0);
     for (const Mask& mask : {Mask(), causal() & bottom_right()}) {
-      const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, mask));
+      const auto result =
+          scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, mask));
       const auto exact = naive<long double>(s, in.template cast<long double>(), mask);
       const Matrix<long double> weights = result.weights.stacked.template cast<long double>();
       const Matrix<long double> logsumexp = result.logsumexp.template cast<long double>();
@@ -98,18 +106,21 @@ TEMPLATE_TEST_CASE("a bias is added to the scores, and -inf in it hides the key"
   const Matrix<long double> exact_added = added.template cast<long double>();
   const Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic> by_columns = added;
   for (const Mask& part : {Mask(), causal() & bottom_right()}) {
-    const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, part & bias(added)));
+    const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value,
+                                                                  options_for(s, part & bias(added)));
     CHECK(excess_error(s, in, part & bias(added), part & bias(exact_added), result) <= 0);
     CHECK(result.out.row(7).isZero(0));
     CHECK(result.weights.head(1, 1).row(7).isZero(0));
     CHECK(result.logsumexp(7, 0) == -kInf<TestType>);
-    CHECK(same_bits(result.out, scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, part & bias(by_columns)))));
+    CHECK(same_bits(result.out, scaled_dot_product_attention(in.query, in.key, in.value,
+                                                             options_for(s, part & bias(by_columns)))));
   }
 }
 
 TEMPLATE_TEST_CASE("scores of any finite size neither overflow nor lose the largest", "", float, double) {
-  // Scores in the thousands carry rounding errors of eps * |score|: where two keys nearly tie, the error of one element is a matter of
-  // luck, the loops' as much as the engine's. So here the bound is on the root of the mean square over many problems.
+  // Scores in the thousands carry rounding errors of eps * |score|: where two keys nearly tie, the error of
+  // one element is a matter of luck, the loops' as much as the engine's. So here the bound is on the root of
+  // the mean square over many problems.
   const AttentionShape s{1, 2, 2, 40, 150, 8, 8};
   for (const double size : {10.0, 30.0, 100.0, 1e3, 1e6, 1e12}) {
     long double squares = 0;
@@ -147,8 +158,10 @@ TEMPLATE_TEST_CASE("a scale other than the default is used as given", "", float,
   for (const double scale : {0.0, 1.0, -0.5, 2.5}) {
     AttentionOptions options;
     options.scale = scale;
-    const Matrix<long double> out = scaled_dot_product_attention(in.query, in.key, in.value, options).template cast<long double>();
+    const Matrix<long double> out =
+        scaled_dot_product_attention(in.query, in.key, in.value, options).template cast<long double>();
     const auto exact = naive<long double>(s, in.template cast<long double>(), Mask(), scale);
-    CHECK(static_cast<double>((out - exact.out).cwiseAbs().maxCoeff()) < 8 * std::numeric_limits<TestType>::epsilon());
+    CHECK(static_cast<double>((out - exact.out).cwiseAbs().maxCoeff()) <
+          8 * std::numeric_limits<TestType>::epsilon());
   }
 }

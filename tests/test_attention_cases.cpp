@@ -11,7 +11,8 @@ using namespace heed;
 using namespace heed::test;
 
 /// Equal scores: with keys of zero, each output is the mean of the values that the row sees.
-AttentionResult<double> mean_of_values(const Eigen::VectorXd& values, Index queries, const AttentionOptions& options) {
+AttentionResult<double> mean_of_values(const Eigen::VectorXd& values, Index queries,
+                                       const AttentionOptions& options) {
   const Matrix<double> query = random_matrix<double>(queries, 3 * options.num_heads, 1);
   const Matrix<double> key = Matrix<double>::Zero(values.rows(), 3);
   AttentionOptions shared = options;
@@ -19,7 +20,9 @@ AttentionResult<double> mean_of_values(const Eigen::VectorXd& values, Index quer
   return scaled_dot_product_attention_with_weights(query, key, values, shared);
 }
 
-bool near(double a, double b, double tolerance = 1e-7) { return std::abs(a - b) < tolerance; }
+bool near(double a, double b, double tolerance = 1e-7) {
+  return std::abs(a - b) < tolerance;
+}
 
 }  // namespace
 
@@ -85,7 +88,8 @@ TEST_CASE("query head h reads key/value head h / group") {
     options.num_heads = heads;
     options.num_kv_heads = kv_heads;
     const auto out = scaled_dot_product_attention(query, key, value, options);
-    for (Index h = 0; h < heads; ++h) CHECK(near(out(0, h), 10.0 * static_cast<double>(h / (heads / kv_heads) + 1)));
+    for (Index h = 0; h < heads; ++h)
+      CHECK(near(out(0, h), 10.0 * static_cast<double>(h / (heads / kv_heads) + 1)));
   }
 }
 
@@ -118,7 +122,8 @@ TEST_CASE("weights are per head, sum to one, are zero where masked, and give the
     for (Index i = 0; i < 20; ++i) {
       for (Index j = 0; j < 20; ++j) CHECK((weights(i, j) == 0) == (j > i));
     }
-    CHECK((weights * value.middleCols(4 * h, 4) - result.heads.middleCols(4 * h, 4)).cwiseAbs().maxCoeff() < 1e-14);
+    CHECK((weights * value.middleCols(4 * h, 4) - result.heads.middleCols(4 * h, 4)).cwiseAbs().maxCoeff() <
+          1e-14);
   }
   CHECK(contains(message_of<RangeError>([&] { (void)result.weights.head(3); }), "there are 3 heads"));
   CHECK(contains(message_of<RangeError>([&] { (void)result.weights.head(0, 1); }), "1 sequences"));
@@ -136,7 +141,8 @@ TEST_CASE("the softmax runs along the keys") {
     CHECK(near(weights(0, j), std::pow(2.0, static_cast<double>(j)) / 7));
     CHECK(near(weights(1, j), 1.0 / 3));
   }
-  const Matrix<double> one = scaled_dot_product_attention_with_weights(query.topRows(1), key, value).weights.head(0);
+  const Matrix<double> one =
+      scaled_dot_product_attention_with_weights(query.topRows(1), key, value).weights.head(0);
   CHECK((one.array() < 1).all());
 
   // Permuting the keys with their values permutes the weights and leaves the output.
@@ -182,15 +188,18 @@ TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") 
         "w_q is 8 x 8, it needs 7 rows, as x is 4 x 7");
   CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(10, 3, random); }), "d_model is 10"));
   CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(0, 1, random); }), "d_model is 0"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 3); }),
+  CHECK(contains(message_of<ShapeError>(
+                     [&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 3); }),
                  "d_model 8 is not a positive multiple of num_heads 3"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 0); }),
+  CHECK(contains(message_of<ShapeError>(
+                     [&] { (void)multi_head_attention(x, layer.w_q, layer.w_k, layer.w_v, layer.w_o, 0); }),
                  "num_heads is 0"));
   LayerOptions options;
   options.batch_size = 3;
   CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x, options); }), "x has 4 rows"));
   layer.w_o.resize(7, 8);
-  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }), "w_o is 7 x 8, it needs 8 rows, as w_v is 8 x 8"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }),
+                 "w_o is 7 x 8, it needs 8 rows, as w_v is 8 x 8"));
 }
 
 TEST_CASE("a layer's input is left as it was, and a sequence of length zero is one") {
@@ -242,13 +251,16 @@ TEST_CASE("the causal probe passes a causal layer and finds the leak of one that
     return out;
   };
   CHECK_FALSE(verify_causal(sometimes_nan, x).passed);
-  CHECK(verify_causal(leaky, Matrix<double>(x.topRows(1) * 0).eval().replicate(9, 1).eval(), {.most_cuts = 3}).cuts == 3);
+  CHECK(verify_causal(leaky, Matrix<double>(x.topRows(1) * 0).eval().replicate(9, 1).eval(), {.most_cuts = 3})
+            .cuts == 3);
   CHECK(verify_causal([](const Matrix<double>& input) { return input; }, Matrix<double>(0, 4)).passed);
   CHECK(contains(message_of<ShapeError>([&] {
                    (void)verify_causal([](const Matrix<double>&) { return Matrix<double>(2, 2); }, x);
                  }),
                  "returned 2"));
-  CHECK(contains(message_of<ArgumentError>([&] { (void)verify_causal(leaky, x, {.tolerance = kNaN<double>}); }), "tolerance"));
+  CHECK(
+      contains(message_of<ArgumentError>([&] { (void)verify_causal(leaky, x, {.tolerance = kNaN<double>}); }),
+               "tolerance"));
 }
 
 TEST_CASE("the row-sum probe says which row is no distribution") {

@@ -1,4 +1,5 @@
-// The edges of the contract: empty rows, poison behind the mask, NaN that must show, lengths of zero, and errors that name the sizes.
+// The edges of the contract: empty rows, poison behind the mask, NaN that must show, lengths of zero, and
+// errors that name the sizes.
 
 #include <array>
 
@@ -24,7 +25,8 @@ Matrix<Scalar> matrix(std::initializer_list<std::initializer_list<double>> rows)
 
 template <class A, class B>
 double distance(const Eigen::MatrixBase<A>& a, const Eigen::MatrixBase<B>& b) {
-  return static_cast<double>((a.template cast<long double>() - b.template cast<long double>()).cwiseAbs().maxCoeff());
+  return static_cast<double>(
+      (a.template cast<long double>() - b.template cast<long double>()).cwiseAbs().maxCoeff());
 }
 
 template <class Scalar>
@@ -39,7 +41,8 @@ Inputs<Scalar> three_keys() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no other row", "", float, double, long double) {
+TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no other row", "", float, double,
+                   long double) {
   const auto in = three_keys<TestType>();
   const TestType hide = -kInf<TestType>;
   const Matrix<TestType> hidden = [&] {
@@ -51,8 +54,10 @@ TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no ot
   AttentionOptions options;
   options.mask = bias(hidden);
   const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options);
-  CHECK(distance(result.out, matrix<double>({{3, 4}, {0, 0}, {3.5104695, 4.5104695}})) < kTolerance<TestType>);
-  CHECK(distance(result.weights.head(0), matrix<double>({{0.5, 0, 0.5}, {0, 0, 0}, {0.2482551, 0.2482551, 0.5034898}})) <
+  CHECK(distance(result.out, matrix<double>({{3, 4}, {0, 0}, {3.5104695, 4.5104695}})) <
+        kTolerance<TestType>);
+  CHECK(distance(result.weights.head(0),
+                 matrix<double>({{0.5, 0, 0.5}, {0, 0, 0}, {0.2482551, 0.2482551, 0.5034898}})) <
         kTolerance<TestType>);
   CHECK(result.out.row(1).isZero(0));
   CHECK(result.logsumexp(1, 0) == -kInf<TestType>);
@@ -60,10 +65,11 @@ TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no ot
 }
 
 TEMPLATE_TEST_CASE("a causal row before the first key is zero", "", float, double) {
-  for (const AttentionShape& s : {AttentionShape{1, 1, 1, 5, 3, 4, 4}, AttentionShape{1, 2, 1, 200, 140, 16, 8}}) {
+  for (const AttentionShape& s :
+       {AttentionShape{1, 1, 1, 5, 3, 4, 4}, AttentionShape{1, 2, 1, 200, 140, 16, 8}}) {
     const auto in = random_inputs<TestType>(s, 3);
-    const auto result =
-        scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options_for(s, causal() & bottom_right()));
+    const auto result = scaled_dot_product_attention_with_weights(in.query, in.key, in.value,
+                                                                  options_for(s, causal() & bottom_right()));
     const Index empty = s.query_len - s.kv_len;
     CHECK(result.out.topRows(empty).isZero(0));
     CHECK(result.weights.head(0).topRows(empty).isZero(0));
@@ -73,7 +79,8 @@ TEMPLATE_TEST_CASE("a causal row before the first key is zero", "", float, doubl
   }
 }
 
-TEMPLATE_TEST_CASE("NaN, Inf or any garbage in a key or value that no row may see never reaches an output", "", float, double) {
+TEMPLATE_TEST_CASE("NaN, Inf or any garbage in a key or value that no row may see never reaches an output",
+                   "", float, double) {
   const auto clean = [] {
     auto in = three_keys<TestType>();
     in.key.row(1).setZero();
@@ -94,14 +101,16 @@ TEMPLATE_TEST_CASE("NaN, Inf or any garbage in a key or value that no row may se
   CHECK(same_bits(out, scaled_dot_product_attention(clean.query, clean.key, clean.value, options)));
 }
 
-TEMPLATE_TEST_CASE("poison behind a bias of -inf changes no bit, wherever it lies in the tiles", "", float, double) {
+TEMPLATE_TEST_CASE("poison behind a bias of -inf changes no bit, wherever it lies in the tiles", "", float,
+                   double) {
   const AttentionShape s{1, 2, 1, 30, 290, 9, 21};
   const auto clean = random_inputs<TestType>(s, 4);
   Matrix<TestType> hidden = random_matrix<TestType>(s.query_len, s.kv_len, 5);
   for (Index j = 0; j < s.kv_len; j += 3) hidden.col(j).setConstant(-kInf<TestType>);
   for (const Mask& part : {Mask(), causal() & bottom_right()}) {
     const auto options = options_for(s, part & bias(hidden));
-    const auto expected = scaled_dot_product_attention_with_weights(clean.query, clean.key, clean.value, options);
+    const auto expected =
+        scaled_dot_product_attention_with_weights(clean.query, clean.key, clean.value, options);
     for (const TestType poison : {kNaN<TestType>, kInf<TestType>, -kInf<TestType>}) {
       auto in = clean;
       for (Index j = 0; j < s.kv_len; j += 3) {
@@ -171,7 +180,9 @@ TEST_CASE("causal with unequal lengths wants to be told where the queries stand"
   auto in = random_inputs<double>(s, 9);
   in.key.setZero();
   in.value << 1, 2, 3, 4;
-  const auto run = [&](const Mask& mask) { return scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, mask)); };
+  const auto run = [&](const Mask& mask) {
+    return scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, mask));
+  };
   CHECK(distance(run(causal() & top_left()), matrix<double>({{1}, {1.5}})) < 1e-15);
   CHECK(distance(run(causal() & bottom_right()), matrix<double>({{2}, {2.5}})) < 1e-15);
   CHECK(distance(run(causal() & query_offset(1)), matrix<double>({{1.5}, {2}})) < 1e-15);
@@ -180,12 +191,14 @@ TEST_CASE("causal with unequal lengths wants to be told where the queries stand"
   CHECK(contains(message, "2 queries"));
   CHECK(contains(message, "4 keys"));
   // The largest and smallest offsets see everything and nothing.
-  CHECK(distance(run(causal() & query_offset(std::numeric_limits<Index>::max())), matrix<double>({{2.5}, {2.5}})) < 1e-15);
+  CHECK(distance(run(causal() & query_offset(std::numeric_limits<Index>::max())),
+                 matrix<double>({{2.5}, {2.5}})) < 1e-15);
   CHECK(run(causal() & query_offset(std::numeric_limits<Index>::min())).isZero(0));
 }
 
 TEST_CASE("a shape that does not fit is an exception that names the argument and the sizes") {
-  const auto in = [](Index query_rows, Index query_cols, Index key_rows, Index key_cols, Index value_rows, Index value_cols) {
+  const auto in = [](Index query_rows, Index query_cols, Index key_rows, Index key_cols, Index value_rows,
+                     Index value_cols) {
     return Inputs<float>{Matrix<float>::Zero(query_rows, query_cols), Matrix<float>::Zero(key_rows, key_cols),
                          Matrix<float>::Zero(value_rows, value_cols)};
   };
@@ -197,14 +210,17 @@ TEST_CASE("a shape that does not fit is an exception that names the argument and
   CHECK(message(in(5, 0, 6, 0, 6, 4)) == "head_dim is 0, it must be at least 1");
   AttentionOptions three_heads;
   three_heads.num_heads = 3;
-  CHECK(message(in(5, 4, 6, 4, 6, 4), three_heads) == "query has 4 columns, they cannot be split into 3 heads");
+  CHECK(message(in(5, 4, 6, 4, 6, 4), three_heads) ==
+        "query has 4 columns, they cannot be split into 3 heads");
   AttentionOptions five_on_two;
   five_on_two.num_heads = 5;
   five_on_two.num_kv_heads = 2;
-  CHECK(message(in(3, 20, 3, 8, 3, 8), five_on_two) == "num_heads is 5, not a multiple of num_kv_heads, which is 2");
+  CHECK(message(in(3, 20, 3, 8, 3, 8), five_on_two) ==
+        "num_heads is 5, not a multiple of num_kv_heads, which is 2");
   AttentionOptions two_sequences;
   two_sequences.batch_size = 2;
-  CHECK(message(in(5, 4, 6, 4, 6, 4), two_sequences) == "query has 5 rows, they cannot be split into 2 sequences");
+  CHECK(message(in(5, 4, 6, 4, 6, 4), two_sequences) ==
+        "query has 5 rows, they cannot be split into 2 sequences");
   AttentionOptions no_heads;
   no_heads.num_heads = 0;
   CHECK(message(in(5, 4, 6, 4, 6, 4), no_heads) == "query has 4 columns, they cannot be split into 0 heads");
@@ -226,7 +242,9 @@ TEST_CASE("nothing is written when an argument is wrong") {
 
 TEST_CASE("an option with a senseless value is an exception that says so") {
   const auto in = three_keys<double>();
-  const auto run = [&](const AttentionOptions& options) { scaled_dot_product_attention(in.query, in.key, in.value, options); };
+  const auto run = [&](const AttentionOptions& options) {
+    scaled_dot_product_attention(in.query, in.key, in.value, options);
+  };
   for (const double scale : {kNaN<double>, kInf<double>}) {
     AttentionOptions options;
     options.scale = scale;
@@ -250,8 +268,10 @@ TEST_CASE("out may not overlap an input, but may stand beside it in one matrix")
   const Matrix<double> before = all;
   for (const Index first : {Index{0}, Index{1}, Index{4}, Index{7}, Index{9}, Index{11}}) {
     auto overlapping = all.middleCols(first, 4);
-    const std::string message = message_of<ArgumentError>(
-        [&] { scaled_dot_product_attention_into(all.leftCols(4), all.middleCols(4, 4), all.middleCols(8, 4), overlapping); });
+    const std::string message = message_of<ArgumentError>([&] {
+      scaled_dot_product_attention_into(all.leftCols(4), all.middleCols(4, 4), all.middleCols(8, 4),
+                                        overlapping);
+    });
     CHECK(contains(message, "out (6 x 4) overlaps"));
     CHECK(same_bits(before, all));
   }
@@ -259,7 +279,9 @@ TEST_CASE("out may not overlap an input, but may stand beside it in one matrix")
 
 TEST_CASE("overlap is exact for blocks of one matrix and careful for others") {
   Matrix<float> m = Matrix<float>::Zero(8, 10);
-  const auto part = [&](Index row, Index col, Index rows, Index cols) { return mutable_view(m).block(row, col, rows, cols); };
+  const auto part = [&](Index row, Index col, Index rows, Index cols) {
+    return mutable_view(m).block(row, col, rows, cols);
+  };
   CHECK_FALSE(overlap(part(0, 0, 8, 5), part(0, 5, 8, 5)));
   CHECK_FALSE(overlap(part(0, 5, 8, 5), part(0, 0, 8, 5)));
   CHECK_FALSE(overlap(part(0, 0, 4, 10), part(4, 0, 4, 10)));
@@ -294,7 +316,8 @@ TEST_CASE("a plan prints itself, and its workspace does not grow with the length
 }
 
 TEST_CASE("a run writes no byte outside its workspace and its results") {
-  for (const AttentionShape& s : {AttentionShape{2, 2, 1, 130, 130, 7, 5}, AttentionShape{1, 1, 1, 1, 3, 1, 1}}) {
+  for (const AttentionShape& s :
+       {AttentionShape{2, 2, 1, 130, 130, 7, 5}, AttentionShape{1, 1, 1, 1, 3, 1, 1}}) {
     const auto in = random_inputs<float>(s, 13);
     const AttentionPlan<float> plan(s, causal() & bottom_right(), std::nullopt, 1);
     const std::size_t bytes = plan.workspace_bytes();
@@ -317,7 +340,8 @@ TEST_CASE("a run writes no byte outside its workspace and its results") {
     // The gaps between the awkward matrix's elements are still NaN.
     const float* element = map.data();
     for (Index i = 0; i < map.rows(); ++i) {
-      for (Index j = 0; j + 1 < map.cols(); ++j) REQUIRE(std::isnan(element[i * map.rowStride() + j * 2 + 1]));
+      for (Index j = 0; j + 1 < map.cols(); ++j)
+        REQUIRE(std::isnan(element[i * map.rowStride() + j * 2 + 1]));
     }
   }
 }

@@ -21,7 +21,9 @@ nlohmann::json read_json(const std::string& name) {
   return nlohmann::json::parse(file);
 }
 
-bool near(double a, double b, double tolerance) { return std::abs(a - b) < tolerance; }
+bool near(double a, double b, double tolerance) {
+  return std::abs(a - b) < tolerance;
+}
 
 }  // namespace
 
@@ -41,7 +43,8 @@ TEST_CASE("the generator gives CPython's numbers for every seed") {
 }
 
 TEST_CASE("the generator goes on after its first block of words") {
-  // 624 words are made at a time: the second block differs from the first, and both come again from the same seed.
+  // 624 words are made at a time: the second block differs from the first, and both come again from the same
+  // seed.
   Random random(1);
   std::vector<std::uint32_t> words;
   for (int i = 0; i < 1300; ++i) words.push_back(random.next_word());
@@ -69,7 +72,9 @@ TEST_CASE("an id outside the table is an exception that names the id, its place 
   Random random(1);
   const TokenEmbedding<float> embedding(10, 4, random);
   const auto message = [&](auto id) {
-    return message_of<RangeError>([&] { (void)embedding.forward(std::vector{decltype(id){0}, decltype(id){9}, id}); });
+    return message_of<RangeError>([&] {
+      (void)embedding.forward(std::vector{decltype(id){0}, decltype(id){9}, id});
+    });
   };
   CHECK(message(9) == "nothing");
   CHECK(message(10) == "id 10 at position 2 is not in the embedding table, which has 10 rows");
@@ -81,7 +86,9 @@ TEST_CASE("an id outside the table is an exception that names the id, its place 
 }
 
 TEST_CASE("sinusoidal positions have any width, odd ones too") {
-  const auto row = [](Index d, Index p) { return Matrix<double>(SinusoidalPositions<double>(p + 1, d).rows(p, 1)); };
+  const auto row = [](Index d, Index p) {
+    return Matrix<double>(SinusoidalPositions<double>(p + 1, d).rows(p, 1));
+  };
   const double odd[] = {0.84147098, 0.54030231, 0.02511622, 0.99968454, 0.00063096};
   for (Index j = 0; j < 5; ++j) CHECK(near(row(5, 1)(0, j), odd[j], 1e-8));
   const double even[] = {0.84147098, 0.54030231, 0.00999983, 0.99995000};
@@ -112,8 +119,10 @@ TEST_CASE("positions are added to each sequence, from where it starts, and end a
   CHECK(same_bits(two.bottomRows(3), (x.bottomRows(3) + positions.table().bottomRows(3)).eval()));
   CHECK(contains(message_of<RangeError>([&] { (void)add_positional(x, positions, 3); }), "max_len is 8"));
   CHECK(contains(message_of<RangeError>([&] { (void)add_positional(x, positions, -1); }), "positions -1"));
-  CHECK(contains(message_of<RangeError>([&] { (void)positions.rows(std::numeric_limits<Index>::max(), 2); }), "max_len is 8"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)add_positional(x.leftCols(5), positions); }), "x has 5 columns"));
+  CHECK(contains(message_of<RangeError>([&] { (void)positions.rows(std::numeric_limits<Index>::max(), 2); }),
+                 "max_len is 8"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)add_positional(x.leftCols(5), positions); }),
+                 "x has 5 columns"));
   CHECK(contains(message_of<ShapeError>([&] { (void)add_positional(x, positions, 0, 4); }), "4 sequences"));
   CHECK(add_positional(Matrix<double>(0, 6), positions, 8).rows() == 0);
   CHECK(contains(message_of<ShapeError>([] { SinusoidalPositions<double>(4, 0); }), "d_model"));

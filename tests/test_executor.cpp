@@ -18,7 +18,9 @@ using namespace heed::test;
 struct Counts {
   std::vector<std::atomic<int>> calls;
   explicit Counts(Index n) : calls(static_cast<std::size_t>(n)) {}
-  static void count(void* context, Index i) { ++static_cast<Counts*>(context)->calls[static_cast<std::size_t>(i)]; }
+  static void count(void* context, Index i) {
+    ++static_cast<Counts*>(context)->calls[static_cast<std::size_t>(i)];
+  }
   bool all_once() const {
     for (const auto& c : calls) {
       if (c != 1) return false;

@@ -27,7 +27,8 @@ std::vector<Scalar> arguments(double lowest) {
   for (int i = 0; i < 4000; ++i) x.push_back(static_cast<Scalar>(-std::exp2(-0.05 * i)));
   for (int n = 0; n < static_cast<int>(-lowest / 0.6931); ++n) {
     const auto cut = static_cast<Scalar>(-(n + 0.5) * 0.693147180559945309);
-    for (const Scalar a : {cut, std::nextafter(cut, Scalar(0)), std::nextafter(cut, Scalar(-1000))}) x.push_back(a);
+    for (const Scalar a : {cut, std::nextafter(cut, Scalar(0)), std::nextafter(cut, Scalar(-1000))})
+      x.push_back(a);
   }
   return x;
 }
@@ -53,7 +54,8 @@ TEMPLATE_TEST_CASE("exp is within 1.2 ulp wherever its result is normal", "", fl
 TEMPLATE_TEST_CASE("exp of 0 is 1, of -inf and far below 0, of NaN NaN, in every lane", "", float, double) {
   const std::vector<TestType> x(67, TestType(0));
   for (const TestType y : exps(x)) CHECK(y == 1);
-  for (const TestType tiny : {-kInf<TestType>, -std::numeric_limits<TestType>::max(), TestType(-1e30), TestType(-800)}) {
+  for (const TestType tiny :
+       {-kInf<TestType>, -std::numeric_limits<TestType>::max(), TestType(-1e30), TestType(-800)}) {
     for (const TestType y : exps(std::vector<TestType>(67, tiny))) {
       CHECK(y == 0);
       CHECK_FALSE(std::signbit(y));
@@ -64,7 +66,8 @@ TEMPLATE_TEST_CASE("exp of 0 is 1, of -inf and far below 0, of NaN NaN, in every
   CHECK(exps(std::vector<TestType>{-std::numeric_limits<TestType>::denorm_min()})[0] == 1);
 }
 
-TEMPLATE_TEST_CASE("exp has the same bits in every lane and never grows as its argument falls", "", float, double) {
+TEMPLATE_TEST_CASE("exp has the same bits in every lane and never grows as its argument falls", "", float,
+                   double) {
   std::vector<TestType> x;
   for (int i = 0; i < 100000; ++i) x.push_back(static_cast<TestType>(-i * 1e-3));
   const auto together = exps(x);

@@ -10,7 +10,7 @@ using namespace heed;
 using namespace heed::test;
 
 const AttentionShape kShapes[] = {
-    {1, 1, 1, 1, 1, 1, 1},     {1, 1, 1, 130, 130, 64, 64},  {2, 2, 1, 97, 97, 5, 7},
+    {1, 1, 1, 1, 1, 1, 1},     {1, 1, 1, 130, 130, 64, 64}, {2, 2, 1, 97, 97, 5, 7},
     {1, 4, 2, 33, 33, 16, 16}, {3, 2, 2, 257, 257, 24, 40}, {1, 1, 1, 200, 200, 128, 128},
 };
 
@@ -40,11 +40,12 @@ TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time"
       for (Index first = 0; first < s.query_len; first += chunk) {
         const Index rows = std::min(chunk, s.query_len - first);
         // A chunk against the whole cache, and a decode step against the keys up to now.
-        const auto against_all = scaled_dot_product_attention(in.query.middleRows(first, rows), in.key, in.value,
-                                                              options_for(s, causal() & query_offset(first)));
-        const auto against_past =
-            scaled_dot_product_attention(in.query.middleRows(first, rows), in.key.topRows(first + rows),
-                                         in.value.topRows(first + rows), options_for(s, causal() & bottom_right()));
+        const auto against_all =
+            scaled_dot_product_attention(in.query.middleRows(first, rows), in.key, in.value,
+                                         options_for(s, causal() & query_offset(first)));
+        const auto against_past = scaled_dot_product_attention(
+            in.query.middleRows(first, rows), in.key.topRows(first + rows), in.value.topRows(first + rows),
+            options_for(s, causal() & bottom_right()));
         CAPTURE(s.query_len, chunk, first);
         REQUIRE(same_bits(full.middleRows(first, rows), against_all));
         REQUIRE(same_bits(full.middleRows(first, rows), against_past));
@@ -53,7 +54,8 @@ TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time"
   }
 }
 
-TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, for many heads and for one", "", float, double) {
+TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, for many heads and for one",
+                   "", float, double) {
   const AttentionShape s{3, 4, 2, 61, 61, 12, 20};
   const auto in = random_inputs<TestType>(s, 4);
   for (const Mask& mask : {Mask(), causal()}) {
@@ -63,7 +65,8 @@ TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, 
         const Index kv = h / 2;
         AttentionOptions one;
         one.mask = mask;
-        const auto alone = scaled_dot_product_attention(in.query.block(b * 61, h * 12, 61, 12), in.key.block(b * 61, kv * 12, 61, 12),
+        const auto alone = scaled_dot_product_attention(in.query.block(b * 61, h * 12, 61, 12),
+                                                        in.key.block(b * 61, kv * 12, 61, 12),
                                                         in.value.block(b * 61, kv * 20, 61, 20), one);
         CHECK(same_bits(together.block(b * 61, h * 20, 61, 20), alone));
       }
@@ -89,7 +92,8 @@ TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment"
       AwkwardMatrix<TestType> awkward_value(in.value, step);
       AwkwardMatrix<TestType> awkward_out(Matrix<TestType>::Zero(plain.out.rows(), plain.out.cols()), step);
       auto out = awkward_out.map();
-      scaled_dot_product_attention_into(awkward_query.map(), awkward_key.map(), awkward_value.map(), out, options);
+      scaled_dot_product_attention_into(awkward_query.map(), awkward_key.map(), awkward_value.map(), out,
+                                        options);
       CHECK(same_bits(plain.out, out));
     }
 
@@ -97,11 +101,12 @@ TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment"
     const ByColumns reversed_key = in.key.rowwise().reverse();
     using Strides = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
     // Negative strides: the last column first, read backwards.
-    const Eigen::Map<const ByColumns, 0, Strides> backwards(reversed.data() + reversed.rows() * (reversed.cols() - 1), reversed.rows(),
-                                                            reversed.cols(), Strides(-reversed.rows(), 1));
-    const Eigen::Map<const ByColumns, 0, Strides> backwards_key(reversed_key.data() + reversed_key.rows() * (reversed_key.cols() - 1),
-                                                                reversed_key.rows(), reversed_key.cols(),
-                                                                Strides(-reversed_key.rows(), 1));
+    const Eigen::Map<const ByColumns, 0, Strides> backwards(
+        reversed.data() + reversed.rows() * (reversed.cols() - 1), reversed.rows(), reversed.cols(),
+        Strides(-reversed.rows(), 1));
+    const Eigen::Map<const ByColumns, 0, Strides> backwards_key(
+        reversed_key.data() + reversed_key.rows() * (reversed_key.cols() - 1), reversed_key.rows(),
+        reversed_key.cols(), Strides(-reversed_key.rows(), 1));
     CHECK(same_bits(plain.out, scaled_dot_product_attention(backwards, backwards_key, value, options)));
 
     ByColumns out_by_columns(plain.out.rows(), plain.out.cols());
@@ -126,19 +131,22 @@ TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "",
   const auto in = random_inputs<TestType>(s, 8);
   const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, causal()));
   for (const Index cut : {Index{1}, Index{5}, Index{64}, Index{127}, Index{129}, Index{139}}) {
-    for (const TestType poison : {TestType(3), kNaN<TestType>, kInf<TestType>, -std::numeric_limits<TestType>::max()}) {
+    for (const TestType poison :
+         {TestType(3), kNaN<TestType>, kInf<TestType>, -std::numeric_limits<TestType>::max()}) {
       auto other = in;
       other.query.bottomRows(140 - cut).setConstant(poison);
       other.key.bottomRows(140 - cut).setConstant(poison);
       other.value.bottomRows(140 - cut).setConstant(poison);
-      const auto out = scaled_dot_product_attention(other.query, other.key, other.value, options_for(s, causal()));
+      const auto out =
+          scaled_dot_product_attention(other.query, other.key, other.value, options_for(s, causal()));
       CHECK(same_bits(full.topRows(cut), out.topRows(cut)));
     }
   }
 }
 
-TEMPLATE_TEST_CASE("a row of a matrix product has the same bits alone, in a block, in any storage order and on any threads",
-                   "[threads]", float, double) {
+TEMPLATE_TEST_CASE(
+    "a row of a matrix product has the same bits alone, in a block, in any storage order and on any threads",
+    "[threads]", float, double) {
   for (const auto& [rows, depth, cols] :
        {std::array<Index, 3>{1, 1, 1}, {13, 300, 70}, {200, 64, 33}, {50, 513, 530}, {400, 17, 1100}}) {
     const Matrix<TestType> a = random_matrix<TestType>(rows, depth, 11);
@@ -162,7 +170,8 @@ TEMPLATE_TEST_CASE("a row of a matrix product has the same bits alone, in a bloc
   }
 }
 
-TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]", float, double) {
+TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]",
+                   float, double) {
   Random random(5);
   const MultiHeadAttention<TestType> layer(48, 4, random);
   const Matrix<TestType> x = random_matrix<TestType>(3 * 37, 48, 6);

@@ -36,8 +36,9 @@ double distance(const Matrix<double>& actual, const json& rows) {
 }
 
 struct Pipeline {
-  BpeTokenizer tokenizer = train_bpe(tutorial()["corpus"].get<std::string>(),
-                                     {.vocab_size = tutorial()["vocab_size"], .min_frequency = tutorial()["min_frequency"]});
+  BpeTokenizer tokenizer =
+      train_bpe(tutorial()["corpus"].get<std::string>(),
+                {.vocab_size = tutorial()["vocab_size"], .min_frequency = tutorial()["min_frequency"]});
   std::vector<TokenId> ids = tokenizer.encode(tutorial()["text"].get<std::string>());
   Random embedding_random{tutorial()["embedding"]["seed"].get<std::uint64_t>()};
   TokenEmbedding<double> embedding{tokenizer.vocab_size(), 16, embedding_random};
@@ -53,7 +54,8 @@ TEST_CASE("the tokenizer learns the tutorial's 78 tokens and 47 merges") {
   const Pipeline p;
   CHECK(p.tokenizer.vocab_size() == 78);
   CHECK(p.tokenizer.merges().size() == 47);
-  for (const auto& [token, id] : tutorial()["vocab"].items()) CHECK(p.tokenizer.token_to_id(token) == id.get<TokenId>());
+  for (const auto& [token, id] : tutorial()["vocab"].items())
+    CHECK(p.tokenizer.token_to_id(token) == id.get<TokenId>());
   CHECK(p.ids == tutorial()["ids"].get<std::vector<TokenId>>());
 }
 
@@ -63,18 +65,20 @@ TEST_CASE("embedding, positions, projections, weights and output agree with the 
   CHECK(distance(p.positions.table(), tutorial()["positional"]) < 1e-12);
   CHECK(distance(p.x, tutorial()["combined"]) < 1e-12);
   CHECK(distance(p.attention.w_q.topRows(1), json::array({tutorial()["projections"]["w_q_row0"]})) < 1e-15);
-  CHECK(distance(p.attention.w_o.bottomRows(1), json::array({tutorial()["projections"]["w_o_row15"]})) < 1e-15);
+  CHECK(distance(p.attention.w_o.bottomRows(1), json::array({tutorial()["projections"]["w_o_row15"]})) <
+        1e-15);
   LayerOptions options;
   options.mask = causal();
   const auto result = p.attention.forward_with_weights(p.x, options);
   CHECK(distance(result.out, tutorial()["output"]) < 1e-12);
   CHECK(distance(result.weights.head(0), tutorial()["weights_head0"]) < 1e-12);
   CHECK(distance(result.weights.head(1), tutorial()["weights_head1"]) < 1e-12);
-  CHECK(same_bits(result.out, multi_head_attention(p.x, p.attention.w_q, p.attention.w_k, p.attention.w_v, p.attention.w_o, 2,
-                                                   causal_mask(4))));
+  CHECK(same_bits(result.out, multi_head_attention(p.x, p.attention.w_q, p.attention.w_k, p.attention.w_v,
+                                                   p.attention.w_o, 2, causal_mask(4))));
 }
 
-TEST_CASE("changing the future as the tutorial does changes what it changes there, and nothing at position 0") {
+TEST_CASE(
+    "changing the future as the tutorial does changes what it changes there, and nothing at position 0") {
   const Pipeline p;
   Random random(tutorial()["perturbed"]["seed"].get<std::uint64_t>());
   Matrix<double> other = p.x;

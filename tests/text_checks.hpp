@@ -137,7 +137,8 @@ inline std::string flaw_of(std::string_view picture, long max_width, bool may_ha
     if (!decoded.valid) return std::string("not UTF-8: ") + line;
     for (const std::uint32_t code : decoded.code_points) {
       if (is_control(code)) return std::string("a raw control character: ") + std::to_string(code);
-      if (is_treacherous(code)) return std::string("a character that reorders or hides: ") + std::to_string(code);
+      if (is_treacherous(code))
+        return std::string("a character that reorders or hides: ") + std::to_string(code);
     }
     const long columns = c_library_width(line);
     if (columns < 0) return std::string("a character without width: ") + line;

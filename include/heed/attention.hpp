@@ -4,7 +4,8 @@
 //
 //   Eigen::MatrixXf out = heed::scaled_dot_product_attention(query, key, value, {.mask = heed::causal()});
 //
-// Rows are positions. Several heads stand side by side in the columns, several sequences one after another in the rows.
+// Rows are positions. Several heads stand side by side in the columns, several sequences one after another in
+// the rows.
 
 #include <limits>
 #include <optional>
@@ -38,11 +39,13 @@ struct AttentionWeights {
   Index num_heads = 0;
   Index query_len = 0;
 
-  /// The query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no such head or sequence.
+  /// The query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no such head
+  /// or sequence.
   auto head(Index head, Index sequence = 0) const {
     if (head < 0 || head >= num_heads || sequence < 0 || sequence >= batch_size) {
-      throw_range_error("head " + std::to_string(head) + " of sequence " + std::to_string(sequence) + " is wanted, there are " +
-                        std::to_string(num_heads) + " heads and " + std::to_string(batch_size) + " sequences");
+      throw_range_error("head " + std::to_string(head) + " of sequence " + std::to_string(sequence) +
+                        " is wanted, there are " + std::to_string(num_heads) + " heads and " +
+                        std::to_string(batch_size) + " sequences");
     }
     return stacked.middleRows((sequence * num_heads + head) * query_len, query_len);
   }
@@ -52,23 +55,24 @@ template <class Scalar>
 struct AttentionResult {
   Matrix<Scalar> out;                // (batch_size * query_len) x (num_heads * value_dim)
   AttentionWeights<Scalar> weights;  // every row sums to 1, or is 0 if it sees no key
-  Matrix<Scalar> logsumexp;          // (batch_size * query_len) x num_heads: log of the sum of exp(score) over visible keys
+  Matrix<Scalar>
+      logsumexp;  // (batch_size * query_len) x num_heads: log of the sum of exp(score) over visible keys
 };
 
 namespace detail {
 
 inline Index per_head(Index cols, Index heads, const char* name) {
   if (heads < 1 || cols % heads != 0) {
-    throw_shape_error(std::string(name) + " has " + std::to_string(cols) + " columns, they cannot be split into " +
-                      std::to_string(heads) + " heads");
+    throw_shape_error(std::string(name) + " has " + std::to_string(cols) +
+                      " columns, they cannot be split into " + std::to_string(heads) + " heads");
   }
   return cols / heads;
 }
 
 inline Index per_sequence(Index rows, Index batch_size, const char* name) {
   if (batch_size < 0 || (batch_size == 0 ? rows != 0 : rows % batch_size != 0)) {
-    throw_shape_error(std::string(name) + " has " + std::to_string(rows) + " rows, they cannot be split into " +
-                      std::to_string(batch_size) + " sequences");
+    throw_shape_error(std::string(name) + " has " + std::to_string(rows) +
+                      " rows, they cannot be split into " + std::to_string(batch_size) + " sequences");
   }
   return batch_size == 0 ? 0 : rows / batch_size;
 }
@@ -77,7 +81,8 @@ template <class Scalar>
 AttentionShape attention_shape(const MatrixView<const Scalar>& query, const MatrixView<const Scalar>& key,
                                const MatrixView<const Scalar>& value, const AttentionOptions& options) {
   if (key.rows != value.rows) {
-    throw_shape_error("key has " + std::to_string(key.rows) + " rows, value has " + std::to_string(value.rows));
+    throw_shape_error("key has " + std::to_string(key.rows) + " rows, value has " +
+                      std::to_string(value.rows));
   }
   const Index num_kv_heads = options.num_kv_heads.value_or(options.num_heads);
   AttentionShape shape;
@@ -97,7 +102,8 @@ AttentionShape attention_shape(const MatrixView<const Scalar>& query, const Matr
 
 /// Checks everything, then runs the engine or, for scalars without kernels, the reference loops.
 template <class Scalar>
-void run_attention(const AttentionShape& shape, const AttentionOptions& options, const AttentionTensors<Scalar>& tensors) {
+void run_attention(const AttentionShape& shape, const AttentionOptions& options,
+                   const AttentionTensors<Scalar>& tensors) {
   if constexpr (has_kernels<Scalar>) {
     const AttentionPlan<Scalar> plan(shape, options.mask, options.scale,
                                      options.executor != nullptr ? options.executor->concurrency() : 1);
@@ -116,11 +122,12 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
 
 /// out = softmax(scale * query * key^T + bias, over the visible keys) * value, for each head.
 ///
-/// query (batch_size * query_len) x (num_heads * head_dim), key (batch_size * kv_len) x (num_kv_heads * head_dim), value
-/// (batch_size * kv_len) x (num_kv_heads * value_dim), out (batch_size * query_len) x (num_heads * value_dim): any Eigen
-/// expressions with memory, in any storage order and with any strides, of one scalar type; nothing is copied or transposed.
-/// Throws ShapeError or ArgumentError, before anything is written, if sizes do not fit or out overlaps an input.
-/// Memory: a few tiles for each thread, nothing that grows with the lengths. Threads: the caller's, or the executor's.
+/// query (batch_size * query_len) x (num_heads * head_dim), key (batch_size * kv_len) x (num_kv_heads *
+/// head_dim), value (batch_size * kv_len) x (num_kv_heads * value_dim), out (batch_size * query_len) x
+/// (num_heads * value_dim): any Eigen expressions with memory, in any storage order and with any strides, of
+/// one scalar type; nothing is copied or transposed. Throws ShapeError or ArgumentError, before anything is
+/// written, if sizes do not fit or out overlaps an input. Memory: a few tiles for each thread, nothing that
+/// grows with the lengths. Threads: the caller's, or the executor's.
 template <class Q, class K, class V, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                        const Eigen::DenseBase<V>& value, Eigen::DenseBase<O>& out,
@@ -134,27 +141,29 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const E
   tensors.key = view(key);
   tensors.value = view(value);
   tensors.out = mutable_view(out);
-  detail::run_attention(detail::attention_shape(tensors.query, tensors.key, tensors.value, options), options, tensors);
+  detail::run_attention(detail::attention_shape(tensors.query, tensors.key, tensors.value, options), options,
+                        tensors);
 }
 
 /// The same, returning a new matrix.
 template <class Q, class K, class V>
-Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
+Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query,
+                                                        const Eigen::DenseBase<K>& key,
                                                         const Eigen::DenseBase<V>& value,
                                                         const AttentionOptions& options = {}) {
-  const AttentionShape shape = detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
+  const AttentionShape shape =
+      detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
   Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
   scaled_dot_product_attention_into(query, key, value, out, options);
   return out;
 }
 
-/// The same, with the weights and the logsumexp of every head: out has the same bits as without them. Memory: the weights are
-/// batch_size * num_heads * query_len * kv_len numbers.
+/// The same, with the weights and the logsumexp of every head: out has the same bits as without them. Memory:
+/// the weights are batch_size * num_heads * query_len * kv_len numbers.
 template <class Q, class K, class V>
-AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(const Eigen::DenseBase<Q>& query,
-                                                                              const Eigen::DenseBase<K>& key,
-                                                                              const Eigen::DenseBase<V>& value,
-                                                                              const AttentionOptions& options = {}) {
+AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
+    const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
+    const AttentionOptions& options = {}) {
   using Scalar = typename Q::Scalar;
   static_assert(std::is_same_v<Scalar, typename K::Scalar> && std::is_same_v<Scalar, typename V::Scalar>,
                 "query, key and value need the same scalar type: cast them");
@@ -178,8 +187,8 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(co
   return result;
 }
 
-/// The causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere. causal() does the same without
-/// the matrix, and skips what it hides. Throws ShapeError if n is negative.
+/// The causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere. causal()
+/// does the same without the matrix, and skips what it hides. Throws ShapeError if n is negative.
 template <class Scalar = double>
 Matrix<Scalar> causal_mask(Index n) {
   if (n < 0) throw_shape_error("a causal mask of " + std::to_string(n) + " positions");
@@ -188,19 +197,21 @@ Matrix<Scalar> causal_mask(Index n) {
   return mask;
 }
 
-/// bias(matrix) for a matrix that is meant as a mask, 0 where a query may see a key and -inf where it may not: throws
-/// ArgumentError if it holds anything else, such as the 1 of a matrix of zeros and ones.
+/// bias(matrix) for a matrix that is meant as a mask, 0 where a query may see a key and -inf where it may
+/// not: throws ArgumentError if it holds anything else, such as the 1 of a matrix of zeros and ones.
 template <class M>
 Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
   using Scalar = typename M::Scalar;
-  static_assert(!std::is_integral_v<Scalar>, "an additive mask holds 0 and -inf; a matrix of bool or int is not one");
+  static_assert(!std::is_integral_v<Scalar>,
+                "an additive mask holds 0 and -inf; a matrix of bool or int is not one");
   const MatrixView<const Scalar> entries = view(matrix);
   for (Index i = 0; i < entries.rows; ++i) {
     for (Index j = 0; j < entries.cols; ++j) {
       const Scalar entry = entries(i, j);
       if (!(entry == Scalar(0) || entry == -std::numeric_limits<Scalar>::infinity())) {
-        throw_argument_error("an additive mask holds 0 (visible) and -inf (hidden), this one (" + size_of(entries) +
-                             ") has another value at row " + std::to_string(i) + ", column " + std::to_string(j) +
+        throw_argument_error("an additive mask holds 0 (visible) and -inf (hidden), this one (" +
+                             size_of(entries) + ") has another value at row " + std::to_string(i) +
+                             ", column " + std::to_string(j) +
                              "; to add other values to the scores, say bias(matrix)");
       }
     }

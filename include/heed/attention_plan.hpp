@@ -1,6 +1,7 @@
 #pragma once
 
-// Plan once, run many times: the engine under scaled_dot_product_attention, on views instead of Eigen matrices.
+// Plan once, run many times: the engine under scaled_dot_product_attention, on views instead of Eigen
+// matrices.
 
 #include <cstddef>
 #include <optional>
@@ -12,8 +13,9 @@
 
 namespace heed {
 
-/// The sizes of one attention. A batch is a stack of rows, sequence after sequence; head h is the column block
-/// [h * head_dim, (h + 1) * head_dim). Query head h reads key/value head h / (num_heads / num_kv_heads).
+/// The sizes of one attention. A batch is a stack of rows, sequence after sequence; head h is the column
+/// block [h * head_dim, (h + 1) * head_dim). Query head h reads key/value head h / (num_heads /
+/// num_kv_heads).
 struct AttentionShape {
   Index batch_size = 1;
   Index num_heads = 1;
@@ -35,8 +37,8 @@ struct AttentionTensors {
   MatrixView<T> logsumexp;    // (batch_size * query_len) x num_heads, or left empty: not wanted
 };
 
-/// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the mask does not fit,
-/// or scale is not finite (ArgumentError).
+/// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
+/// mask does not fit, or scale is not finite (ArgumentError).
 void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale);
 
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
@@ -44,29 +46,32 @@ template <class T>
 void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tensors);
 
 /// out = softmax(scale * query * key^T + bias, over visible keys) * value, for each head of each sequence
-/// (Vaswani et al. 2017, equation 1; the tiles and the online softmax: Dao 2023, "FlashAttention-2", Algorithm 1).
+/// (Vaswani et al. 2017, equation 1; the tiles and the online softmax: Dao 2023, "FlashAttention-2",
+/// Algorithm 1).
 ///
-/// T is float or double. A row's bits depend on its own query and the keys and values that it sees, not on threads, batch, chunks,
-/// strides or alignment. A row that sees no key gives zeros and a logsumexp of -inf.
+/// T is float or double. A row's bits depend on its own query and the keys and values that it sees, not on
+/// threads, batch, chunks, strides or alignment. A row that sees no key gives zeros and a logsumexp of -inf.
 template <class T>
 class AttentionPlan {
  public:
-  /// scale defaults to 1 / sqrt(head_dim). threads: how many tasks of a run may be under way at once. Throws as
-  /// check_attention does, ArgumentError if threads < 1 or a bias is of another type than T.
-  explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {}, std::optional<double> scale = std::nullopt,
-                         Index threads = 1);
+  /// scale defaults to 1 / sqrt(head_dim). threads: how many tasks of a run may be under way at once. Throws
+  /// as check_attention does, ArgumentError if threads < 1 or a bias is of another type than T.
+  explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {},
+                         std::optional<double> scale = std::nullopt, Index threads = 1);
 
   const AttentionShape& shape() const noexcept { return shape_; }
 
-  /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the lengths.
+  /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
+  /// lengths.
   std::size_t workspace_bytes() const noexcept;
 
   /// Throws as check_tensors does.
   void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, tensors); }
 
-  /// Runs on the calling thread, or on the executor's. The tensors are as check() wants them; workspace has workspace_bytes()
-  /// bytes, aligned to Workspace::alignment, and serves one run at a time. Allocates nothing and locks nothing itself. A const
-  /// plan may run on several threads at once, each with its own workspace.
+  /// Runs on the calling thread, or on the executor's. The tensors are as check() wants them; workspace has
+  /// workspace_bytes() bytes, aligned to Workspace::alignment, and serves one run at a time. Allocates
+  /// nothing and locks nothing itself. A const plan may run on several threads at once, each with its own
+  /// workspace.
   void run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 
   /// Kernel, instruction set, tiles, threads and bytes, for people.

@@ -1,7 +1,8 @@
 #pragma once
 
-// From Eigen to views, without a copy. Header-only: Eigen objects are created, resized and freed in the caller's translation
-// unit alone, so caller and library may be built with different flags and different versions of Eigen.
+// From Eigen to views, without a copy. Header-only: Eigen objects are created, resized and freed in the
+// caller's translation unit alone, so caller and library may be built with different flags and different
+// versions of Eigen.
 
 #include <Eigen/Core>
 #include <type_traits>
@@ -14,8 +15,8 @@ namespace heed {
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// The view of any Eigen expression that has memory: a matrix of either storage order, Block, Map, Ref, with any strides. An
-/// expression without memory, such as a product, is a compile error: call .eval() on it.
+/// The view of any Eigen expression that has memory: a matrix of either storage order, Block, Map, Ref, with
+/// any strides. An expression without memory, such as a product, is a compile error: call .eval() on it.
 template <class Derived>
 MatrixView<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>& matrix) {
   static_assert((static_cast<unsigned>(Derived::Flags) & Eigen::DirectAccessBit) != 0,

@@ -24,8 +24,8 @@ class TokenEmbedding {
   /// Filled row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is below 1.
   TokenEmbedding(Index vocab_size, Index d_model, Random& random) {
     if (vocab_size < 1 || d_model < 1) {
-      throw_shape_error("an embedding of vocab_size " + std::to_string(vocab_size) + " and d_model " + std::to_string(d_model) +
-                        ": both must be at least 1");
+      throw_shape_error("an embedding of vocab_size " + std::to_string(vocab_size) + " and d_model " +
+                        std::to_string(d_model) + ": both must be at least 1");
     }
     const double bound = 1.0 / std::sqrt(static_cast<double>(d_model));
     table.resize(vocab_size, d_model);
@@ -39,13 +39,15 @@ class TokenEmbedding {
   Index vocab_size() const noexcept { return table.rows(); }
   Index d_model() const noexcept { return table.cols(); }
 
-  /// One row for each id: ids.size() x d_model. Throws RangeError, before anything is copied, if an id is not in the table.
+  /// One row for each id: ids.size() x d_model. Throws RangeError, before anything is copied, if an id is not
+  /// in the table.
   template <std::integral Id>
   Matrix<Scalar> forward(std::span<const Id> ids) const {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (std::cmp_less(ids[i], 0) || std::cmp_greater_equal(ids[i], table.rows())) {
         throw_range_error("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
-                          " is not in the embedding table, which has " + std::to_string(table.rows()) + " rows");
+                          " is not in the embedding table, which has " + std::to_string(table.rows()) +
+                          " rows");
       }
     }
     Matrix<Scalar> rows(static_cast<Index>(ids.size()), table.cols());
@@ -57,7 +59,7 @@ class TokenEmbedding {
 
   /// The same for any contiguous container of integers, such as what BpeTokenizer::encode returns.
   template <class Container>
-    requires std::integral<typename Container::value_type> && requires(const Container& c) { std::span{c}; }
+  requires std::integral<typename Container::value_type> && requires(const Container& c) { std::span{c}; }
   Matrix<Scalar> forward(const Container& ids) const {
     return forward(std::span<const typename Container::value_type>(ids));
   }

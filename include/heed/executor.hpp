@@ -11,7 +11,8 @@ namespace heed {
 /// Runs tasks, on whatever threads it has. To adapt a pool of your own, derive and write run().
 class Executor {
  public:
-  /// concurrency: how many tasks can be under way at once, at least 1; an engine splits its work and its workspace by it.
+  /// concurrency: how many tasks can be under way at once, at least 1; an engine splits its work and its
+  /// workspace by it.
   explicit Executor(Index concurrency);
   virtual ~Executor();
   Executor(const Executor&) = delete;
@@ -19,19 +20,21 @@ class Executor {
 
   Index concurrency() const noexcept { return concurrency_; }
 
-  /// Calls task(context, i) once for each i in [0, count), in any order and on any threads, and returns when all calls have
-  /// returned. Tasks do not throw.
+  /// Calls task(context, i) once for each i in [0, count), in any order and on any threads, and returns when
+  /// all calls have returned. Tasks do not throw.
   virtual void run(Index count, void (*task)(void* context, Index i), void* context) = 0;
 
  private:
   Index concurrency_;
 };
 
-/// A pool of threads. The thread that calls run() works too, so ThreadPool(2) starts one thread. Idle threads sleep. run() may
-/// be called from several threads at once, and from inside a task: the caller of a nested run() works through its own tasks.
+/// A pool of threads. The thread that calls run() works too, so ThreadPool(2) starts one thread. Idle threads
+/// sleep. run() may be called from several threads at once, and from inside a task: the caller of a nested
+/// run() works through its own tasks.
 class ThreadPool final : public Executor {
  public:
-  /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws ArgumentError if negative.
+  /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws
+  /// ArgumentError if negative.
   explicit ThreadPool(Index threads = 0);
   ~ThreadPool() override;
 

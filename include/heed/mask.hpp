@@ -1,7 +1,7 @@
 #pragma once
 
-// Who may see whom. A mask is a value: parts compose with &, every part must agree for a key to be visible, and a mask prints
-// itself. Masks are computed, never stored, unless the caller brings a matrix.
+// Who may see whom. A mask is a value: parts compose with &, every part must agree for a key to be visible,
+// and a mask prints itself. Masks are computed, never stored, unless the caller brings a matrix.
 //
 //   scaled_dot_product_attention(q, k, v, {.mask = causal()});
 //   scaled_dot_product_attention(q, k, v, {.mask = causal() & bottom_right() & bias(slopes)});
@@ -27,8 +27,8 @@ class Mask {
   bool is_causal() const noexcept { return causal_; }
   bool has_bias() const noexcept { return bias_.data != nullptr || bias_.rows != 0 || bias_.cols != 0; }
 
-  /// Position of the first query relative to the first key, for these lengths. Throws ShapeError if the mask is causal, the
-  /// lengths differ and nobody said where the queries stand.
+  /// Position of the first query relative to the first key, for these lengths. Throws ShapeError if the mask
+  /// is causal, the lengths differ and nobody said where the queries stand.
   Index query_offset(Index query_len, Index kv_len) const;
 
   /// Throws ShapeError unless a bias, if there is one, is query_len x kv_len.
@@ -77,22 +77,24 @@ class Mask {
 
 Mask operator&(const Mask& a, const Mask& b);
 
-/// Query i sees key j iff j <= p(i), with p(i) = i + query offset (Vaswani et al. 2017, section 3.2.3). With as many queries as
-/// keys the offset is 0; else say where the queries stand, with top_left(), bottom_right() or query_offset().
+/// Query i sees key j iff j <= p(i), with p(i) = i + query offset (Vaswani et al. 2017, section 3.2.3). With
+/// as many queries as keys the offset is 0; else say where the queries stand, with top_left(), bottom_right()
+/// or query_offset().
 Mask causal() noexcept;
 
 /// The first query stands at the first key: query_offset(0).
 Mask top_left() noexcept;
 
-/// The last query stands at the last key: query_offset(kv_len - query_len). What decoding against a cache wants.
+/// The last query stands at the last key: query_offset(kv_len - query_len). What decoding against a cache
+/// wants.
 Mask bottom_right() noexcept;
 
 /// The first query stands at key `offset`; may be negative, and beyond the last key.
 Mask query_offset(Index offset) noexcept;
 
-/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). query_len x kv_len, the same for every head and every
-/// sequence. The matrix is looked at when attention runs: it must live until then.
-/// A matrix of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
+/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). query_len x kv_len, the same for
+/// every head and every sequence. The matrix is looked at when attention runs: it must live until then. A
+/// matrix of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
 template <class T>
 Mask bias(MatrixView<const T> view) noexcept {
   Mask mask;
@@ -102,16 +104,20 @@ Mask bias(MatrixView<const T> view) noexcept {
 
 /// bias() of any Eigen expression with memory, without a copy.
 template <class Matrix>
-  requires requires(const std::remove_cvref_t<Matrix>& m) { typename std::remove_cvref_t<Matrix>::Scalar; }
+requires requires(const std::remove_cvref_t<Matrix>& m) {
+  typename std::remove_cvref_t<Matrix>::Scalar;
+}
 Mask bias(Matrix&& matrix) {
   using Plain = std::remove_cvref_t<Matrix>;
   using Scalar = typename Plain::Scalar;
   static_assert(!std::is_integral_v<Scalar>, "a bias is added to scores; a matrix of bool or int is not one");
-  static_assert(requires(const Plain& m) { m.data(); },
-                "this Eigen expression has no memory of its own: call .eval() on it and keep the result");
+  static_assert(
+      requires(const Plain& m) { m.data(); },
+      "this Eigen expression has no memory of its own: call .eval() on it and keep the result");
   static_assert(std::is_lvalue_reference_v<Matrix> || !std::is_same_v<Plain, typename Plain::PlainObject>,
                 "this matrix dies before attention runs: keep it in a variable");
-  return bias(MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(), matrix.colStride()});
+  return bias(MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(),
+                                       matrix.colStride()});
 }
 
 }  // namespace heed

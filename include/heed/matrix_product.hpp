@@ -17,23 +17,27 @@ inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_sam
 
 /// out = a * b on views that fit (check_product). Allocates its scratch memory.
 template <class Scalar>
-void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out, Executor* executor = nullptr) {
+void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out,
+              Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
-    Workspace workspace(product_workspace_bytes<Scalar>(b.rows, b.cols, executor != nullptr ? executor->concurrency() : 1));
+    Workspace workspace(
+        product_workspace_bytes<Scalar>(b.rows, b.cols, executor != nullptr ? executor->concurrency() : 1));
     run_product(a, b, out, workspace.data(), executor);
   } else {
     reference::matrix_product(a, b, out);
   }
 }
 
-/// a (m x k) times b (k x n), both any Eigen expression with memory. Unlike Eigen's own product, an element's bits depend on its
-/// row of a and its column of b alone: a row gives the same result whether it comes alone or with a thousand others.
-/// Throws ShapeError if the sizes do not fit. Works on the calling thread, or on the executor's.
+/// a (m x k) times b (k x n), both any Eigen expression with memory. Unlike Eigen's own product, an element's
+/// bits depend on its row of a and its column of b alone: a row gives the same result whether it comes alone
+/// or with a thousand others. Throws ShapeError if the sizes do not fit. Works on the calling thread, or on
+/// the executor's.
 template <class A, class B>
 Matrix<typename A::Scalar> matrix_product(const Eigen::DenseBase<A>& a, const Eigen::DenseBase<B>& b,
                                           Executor* executor = nullptr) {
   using Scalar = typename A::Scalar;
-  static_assert(std::is_same_v<Scalar, typename B::Scalar>, "both matrices need the same scalar type: cast one of them");
+  static_assert(std::is_same_v<Scalar, typename B::Scalar>,
+                "both matrices need the same scalar type: cast one of them");
   if (a.cols() != b.rows()) {
     throw_shape_error("the left matrix is " + size_of(view(a)) + ", the right one " + size_of(view(b)) +
                       ": as many columns as rows are needed");

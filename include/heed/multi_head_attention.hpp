@@ -38,10 +38,13 @@ struct ProjectionWeights {
 template <class Scalar>
 void check_layer(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
                  const LayerOptions& options) {
-  if (num_heads < 1) throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
-  const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, Index rows, const std::string& why) {
+  if (num_heads < 1)
+    throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+  const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, Index rows,
+                               const std::string& why) {
     if (matrix.rows != rows) {
-      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", it needs " + std::to_string(rows) + " rows, as " + why);
+      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", it needs " + std::to_string(rows) +
+                        " rows, as " + why);
     }
   };
   const std::string as_x = "x is " + size_of(x);
@@ -52,8 +55,9 @@ void check_layer(const MatrixView<const Scalar>& x, const ProjectionWeights<Scal
   if (w.w_q.cols != w.w_k.cols) throw_shape_error("w_q is " + size_of(w.w_q) + ", w_k is " + size_of(w.w_k));
   const auto require_heads = [&](const MatrixView<const Scalar>& matrix, const char* name) {
     if (matrix.cols == 0 || matrix.cols % num_heads != 0) {
-      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ": d_model " + std::to_string(matrix.cols) +
-                        " is not a positive multiple of num_heads " + std::to_string(num_heads));
+      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ": d_model " +
+                        std::to_string(matrix.cols) + " is not a positive multiple of num_heads " +
+                        std::to_string(num_heads));
     }
   };
   require_heads(w.w_q, "w_q");
@@ -75,7 +79,8 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
   multiply(x, w.w_k, mutable_view(key), options.executor);
   multiply(x, w.w_v, mutable_view(value), options.executor);
 
-  // Head h reads columns [h * head_dim, (h + 1) * head_dim) of query, key and value where they are: no split, no transpose.
+  // Head h reads columns [h * head_dim, (h + 1) * head_dim) of query, key and value where they are: no split,
+  // no transpose.
   AttentionOptions attention;
   attention.mask = options.mask;
   attention.num_heads = num_heads;
@@ -83,7 +88,8 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
   attention.executor = options.executor;
   Matrix<Scalar> heads;
   if (result != nullptr) {
-    AttentionResult<Scalar> attended = scaled_dot_product_attention_with_weights(query, key, value, attention);
+    AttentionResult<Scalar> attended =
+        scaled_dot_product_attention_with_weights(query, key, value, attention);
     heads = std::move(attended.out);
     result->weights = std::move(attended.weights);
   } else {
@@ -98,37 +104,45 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
 
 }  // namespace detail
 
-/// concat over heads of softmax(q_h * k_h^T / sqrt(head_dim)) * v_h, times w_o, where q = x * w_q, k = x * w_k, v = x * w_v.
+/// concat over heads of softmax(q_h * k_h^T / sqrt(head_dim)) * v_h, times w_o, where q = x * w_q, k = x *
+/// w_k, v = x * w_v.
 ///
-/// x is (batch_size * seq_len) x d_model; w_q, w_k and w_v have d_model rows, and each num_heads blocks of columns; w_o has as many
-/// rows as w_v has columns. All are Eigen expressions with memory, of one scalar type. Throws ShapeError, before any work, if sizes
-/// do not fit or d_model is no multiple of num_heads. Memory: the four projections. Threads: the caller's, or the executor's.
+/// x is (batch_size * seq_len) x d_model; w_q, w_k and w_v have d_model rows, and each num_heads blocks of
+/// columns; w_o has as many rows as w_v has columns. All are Eigen expressions with memory, of one scalar
+/// type. Throws ShapeError, before any work, if sizes do not fit or d_model is no multiple of num_heads.
+/// Memory: the four projections. Threads: the caller's, or the executor's.
 template <class X, class Q, class K, class V, class O>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
-                                                const Eigen::DenseBase<K>& w_k, const Eigen::DenseBase<V>& w_v,
+                                                const Eigen::DenseBase<K>& w_k,
+                                                const Eigen::DenseBase<V>& w_v,
                                                 const Eigen::DenseBase<O>& w_o, Index num_heads,
                                                 const LayerOptions& options = {}) {
   using Scalar = typename X::Scalar;
   static_assert(std::is_same_v<Scalar, typename Q::Scalar> && std::is_same_v<Scalar, typename K::Scalar> &&
                     std::is_same_v<Scalar, typename V::Scalar> && std::is_same_v<Scalar, typename O::Scalar>,
                 "x and the weights need the same scalar type: cast them");
-  return detail::forward<Scalar>(view(x), {view(w_q), view(w_k), view(w_v), view(w_o)}, num_heads, options, nullptr);
+  return detail::forward<Scalar>(view(x), {view(w_q), view(w_k), view(w_v), view(w_o)}, num_heads, options,
+                                 nullptr);
 }
 
 /// The same with a mask: multi_head_attention(x, w_q, w_k, w_v, w_o, 2, causal()).
 template <class X, class Q, class K, class V, class O>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
-                                                const Eigen::DenseBase<K>& w_k, const Eigen::DenseBase<V>& w_v,
-                                                const Eigen::DenseBase<O>& w_o, Index num_heads, const Mask& mask) {
+                                                const Eigen::DenseBase<K>& w_k,
+                                                const Eigen::DenseBase<V>& w_v,
+                                                const Eigen::DenseBase<O>& w_o, Index num_heads,
+                                                const Mask& mask) {
   LayerOptions options;
   options.mask = mask;
   return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, options);
 }
 
-/// The same with a mask matrix of 0 and -inf, such as causal_mask(n). Throws ArgumentError if it holds anything else.
+/// The same with a mask matrix of 0 and -inf, such as causal_mask(n). Throws ArgumentError if it holds
+/// anything else.
 template <class X, class Q, class K, class V, class O, class M>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
-                                                const Eigen::DenseBase<K>& w_k, const Eigen::DenseBase<V>& w_v,
+                                                const Eigen::DenseBase<K>& w_k,
+                                                const Eigen::DenseBase<V>& w_v,
                                                 const Eigen::DenseBase<O>& w_o, Index num_heads,
                                                 const Eigen::DenseBase<M>& mask) {
   return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, additive_mask(mask));
@@ -140,8 +154,8 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 ///   heed::MultiHeadAttention<double> attention(16, 2, random, 0.3);
 ///   Eigen::MatrixXd out = attention.forward(x, {.mask = heed::causal()});
 ///
-/// The weights are plain Eigen matrices to read and to set; forward() checks them. forward() is const and keeps nothing, so one
-/// layer serves several threads at once.
+/// The weights are plain Eigen matrices to read and to set; forward() checks them. forward() is const and
+/// keeps nothing, so one layer serves several threads at once.
 template <class Scalar>
 class MultiHeadAttention {
  public:
@@ -150,12 +164,14 @@ class MultiHeadAttention {
   Matrix<Scalar> w_v;  // d_model x (num_heads * value_dim)
   Matrix<Scalar> w_o;  // (num_heads * value_dim) x d_model
 
-  /// Square weights, filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order. bound defaults to
-  /// sqrt(3 / d_model), which gives projections the variance of their input. Throws ShapeError unless d_model is a positive multiple
-  /// of num_heads.
-  MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1) : num_heads_(num_heads) {
+  /// Square weights, filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order.
+  /// bound defaults to sqrt(3 / d_model), which gives projections the variance of their input. Throws
+  /// ShapeError unless d_model is a positive multiple of num_heads.
+  MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1)
+      : num_heads_(num_heads) {
     if (d_model < 1 || num_heads < 1 || d_model % num_heads != 0) {
-      throw_shape_error("d_model is " + std::to_string(d_model) + ", it must be a positive multiple of num_heads, which is " +
+      throw_shape_error("d_model is " + std::to_string(d_model) +
+                        ", it must be a positive multiple of num_heads, which is " +
                         std::to_string(num_heads));
     }
     const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(d_model)) : bound;
@@ -170,7 +186,8 @@ class MultiHeadAttention {
   /// The given weights; forward() checks that they fit each other and x.
   MultiHeadAttention(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Matrix<Scalar> o, Index num_heads)
       : w_q(std::move(q)), w_k(std::move(k)), w_v(std::move(v)), w_o(std::move(o)), num_heads_(num_heads) {
-    if (num_heads < 1) throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+    if (num_heads < 1)
+      throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
   }
 
   Index num_heads() const noexcept { return num_heads_; }
@@ -179,21 +196,27 @@ class MultiHeadAttention {
   /// As multi_head_attention(): x is (batch_size * seq_len) x d_model, and so is the result.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const LayerOptions& options = {}) const {
-    static_assert(std::is_same_v<Scalar, typename X::Scalar>, "x needs the scalar type of the layer: cast it");
+    static_assert(std::is_same_v<Scalar, typename X::Scalar>,
+                  "x needs the scalar type of the layer: cast it");
     return detail::forward<Scalar>(view(x), projections(), num_heads_, options, nullptr);
   }
 
-  /// forward() with the weights of every head; out has the same bits. Memory: batch_size * num_heads * seq_len^2 more numbers.
+  /// forward() with the weights of every head; out has the same bits. Memory: batch_size * num_heads *
+  /// seq_len^2 more numbers.
   template <class X>
-  MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x, const LayerOptions& options = {}) const {
-    static_assert(std::is_same_v<Scalar, typename X::Scalar>, "x needs the scalar type of the layer: cast it");
+  MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x,
+                                                        const LayerOptions& options = {}) const {
+    static_assert(std::is_same_v<Scalar, typename X::Scalar>,
+                  "x needs the scalar type of the layer: cast it");
     MultiHeadAttentionResult<Scalar> result;
     result.out = detail::forward<Scalar>(view(x), projections(), num_heads_, options, &result);
     return result;
   }
 
  private:
-  detail::ProjectionWeights<Scalar> projections() const { return {view(w_q), view(w_k), view(w_v), view(w_o)}; }
+  detail::ProjectionWeights<Scalar> projections() const {
+    return {view(w_q), view(w_k), view(w_v), view(w_o)};
+  }
 
   Index num_heads_;
 };

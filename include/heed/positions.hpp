@@ -20,8 +20,8 @@ class SinusoidalPositions {
     using std::pow;
     using std::sin;
     if (max_len < 0 || d_model < 1) {
-      throw_shape_error("positions with max_len " + std::to_string(max_len) + " and d_model " + std::to_string(d_model) +
-                        ": max_len must not be negative and d_model at least 1");
+      throw_shape_error("positions with max_len " + std::to_string(max_len) + " and d_model " +
+                        std::to_string(d_model) + ": max_len must not be negative and d_model at least 1");
     }
     table_.resize(max_len, d_model);
     for (Index j = 0; j < d_model; ++j) {
@@ -42,8 +42,9 @@ class SinusoidalPositions {
   /// Positions [first, first + count): count x d_model. Throws RangeError if they are not all in the table.
   auto rows(Index first, Index count) const {
     if (first < 0 || count < 0 || first > max_len() || count > max_len() - first) {
-      throw_range_error("positions " + std::to_string(first) + " and the following, " + std::to_string(count) +
-                        " in all, are wanted, max_len is " + std::to_string(max_len()));
+      throw_range_error("positions " + std::to_string(first) + " and the following, " +
+                        std::to_string(count) + " in all, are wanted, max_len is " +
+                        std::to_string(max_len()));
     }
     return table_.middleRows(first, count);
   }
@@ -52,18 +53,20 @@ class SinusoidalPositions {
   Matrix<Scalar> table_;
 };
 
-/// x + positions: row i of each sequence gets position first + i. x is (batch_size * seq_len) x d_model, and so is the result.
-/// Throws ShapeError if the widths differ or the rows cannot be split into sequences, RangeError beyond max_len.
+/// x + positions: row i of each sequence gets position first + i. x is (batch_size * seq_len) x d_model, and
+/// so is the result. Throws ShapeError if the widths differ or the rows cannot be split into sequences,
+/// RangeError beyond max_len.
 template <class X>
-Matrix<typename X::Scalar> add_positional(const Eigen::MatrixBase<X>& x, const SinusoidalPositions<typename X::Scalar>& positions,
+Matrix<typename X::Scalar> add_positional(const Eigen::MatrixBase<X>& x,
+                                          const SinusoidalPositions<typename X::Scalar>& positions,
                                           Index first = 0, Index batch_size = 1) {
   if (x.cols() != positions.d_model()) {
     throw_shape_error("x has " + std::to_string(x.cols()) + " columns, the positions have d_model " +
                       std::to_string(positions.d_model()));
   }
   if (batch_size < 1 || x.rows() % batch_size != 0) {
-    throw_shape_error("x has " + std::to_string(x.rows()) + " rows, they cannot be split into " + std::to_string(batch_size) +
-                      " sequences");
+    throw_shape_error("x has " + std::to_string(x.rows()) + " rows, they cannot be split into " +
+                      std::to_string(batch_size) + " sequences");
   }
   const Index seq_len = x.rows() / batch_size;
   const auto rows = positions.rows(first, seq_len);

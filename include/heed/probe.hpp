@@ -1,6 +1,7 @@
 #pragma once
 
-// Properties of attention, measured on a model as it stands: each probe returns what it found, and the verdict.
+// Properties of attention, measured on a model as it stands: each probe returns what it found, and the
+// verdict.
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +29,8 @@ struct CausalReport {
   double largest_difference = 0;  // of an output before the cut, between two futures; NaN counts as infinite
   Index position = -1;            // where it was found: row of the output, -1 if there was no difference
   Index column = -1;
-  Index cut = -1;   // the rows from here on had been replaced
-  Index cuts = 0;   // how many places were tried
+  Index cut = -1;  // the rows from here on had been replaced
+  Index cuts = 0;  // how many places were tried
   double tolerance = 0;
 };
 
@@ -46,12 +47,14 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 
 }  // namespace detail
 
-/// Does the output at a position depend on later positions? For several cuts, every row of x from the cut on is replaced by
-/// uniform(-1, 1), and the outputs before the cut are compared: a causal module shows no difference.
-/// module is called as module(x) or module.forward(x), x being seq_len x d_model, and must return seq_len rows (else ShapeError).
-/// Time: one call for each cut. Throws ArgumentError for a negative or NaN tolerance or most_cuts below 1.
+/// Does the output at a position depend on later positions? For several cuts, every row of x from the cut on
+/// is replaced by uniform(-1, 1), and the outputs before the cut are compared: a causal module shows no
+/// difference. module is called as module(x) or module.forward(x), x being seq_len x d_model, and must return
+/// seq_len rows (else ShapeError). Time: one call for each cut. Throws ArgumentError for a negative or NaN
+/// tolerance or most_cuts below 1.
 template <class Module, class X>
-CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x, const CausalOptions& options = {}) {
+CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x,
+                           const CausalOptions& options = {}) {
   using Scalar = typename X::Scalar;
   if (!(options.tolerance >= 0)) {
     throw_argument_error("tolerance is " + std::to_string(options.tolerance) + ", it must not be negative");
@@ -74,7 +77,8 @@ CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x, const
     const Index cut = 1 + i * possible / report.cuts;
     Matrix<Scalar> other = original;
     for (Index row = cut; row < other.rows(); ++row) {
-      for (Index col = 0; col < other.cols(); ++col) other(row, col) = static_cast<Scalar>(random.uniform(-1, 1));
+      for (Index col = 0; col < other.cols(); ++col)
+        other(row, col) = static_cast<Scalar>(random.uniform(-1, 1));
     }
     const Matrix<Scalar> after = detail::apply_module(module, other);
     if (after.rows() != before.rows() || after.cols() != before.cols()) {
@@ -102,11 +106,12 @@ CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x, const
 
 /// The same for a layer of attention under a mask.
 template <class Scalar, class X>
-CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen::MatrixBase<X>& x, const Mask& mask,
-                           const CausalOptions& options = {}) {
+CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen::MatrixBase<X>& x,
+                           const Mask& mask, const CausalOptions& options = {}) {
   LayerOptions layer_options;
   layer_options.mask = mask;
-  return verify_causal([&](const Matrix<Scalar>& input) { return layer.forward(input, layer_options); }, x, options);
+  return verify_causal([&](const Matrix<Scalar>& input) { return layer.forward(input, layer_options); }, x,
+                       options);
 }
 
 struct RowSumReport {
@@ -118,13 +123,14 @@ struct RowSumReport {
   double tolerance = 0;
 };
 
-/// Is every row of `weights` a distribution: no weight below 0, and a sum of 1, or a row of zeros for a query that sees no key?
-/// tolerance defaults to 8 eps of the scalar type. A weight of NaN fails.
+/// Is every row of `weights` a distribution: no weight below 0, and a sum of 1, or a row of zeros for a query
+/// that sees no key? tolerance defaults to 8 eps of the scalar type. A weight of NaN fails.
 template <class W>
 RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double tolerance = -1) {
   using Scalar = typename W::Scalar;
   RowSumReport report;
-  report.tolerance = tolerance < 0 ? 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon()) : tolerance;
+  report.tolerance =
+      tolerance < 0 ? 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon()) : tolerance;
   for (Index row = 0; row < weights.rows(); ++row) {
     long double sum = 0;
     bool empty = true;

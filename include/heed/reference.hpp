@@ -1,7 +1,8 @@
 #pragma once
 
-// The reference: naive loops, any scalar, no SIMD, one obvious line after another. Tests measure the engine against it, benchmarks
-// compare with it, and scalars that have no kernel (long double, automatic-differentiation types) run on it.
+// The reference: naive loops, any scalar, no SIMD, one obvious line after another. Tests measure the engine
+// against it, benchmarks compare with it, and scalars that have no kernel (long double,
+// automatic-differentiation types) run on it.
 
 #include <cmath>
 #include <limits>
@@ -24,10 +25,12 @@ void matrix_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> 
   }
 }
 
-/// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another. The tensors are as
-/// check_tensors wants them; the mask and the scale are those of AttentionPlan. Memory: one row of scores.
+/// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another.
+/// The tensors are as check_tensors wants them; the mask and the scale are those of AttentionPlan. Memory:
+/// one row of scores.
 template <class T>
-void attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale, const AttentionTensors<T>& tensors) {
+void attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale,
+               const AttentionTensors<T>& tensors) {
   using std::exp;
   using std::log;
   using std::sqrt;
@@ -50,11 +53,13 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
         for (Index j = 0; j < shape.kv_len; ++j) {
           const Index key_row = batch * shape.kv_len + j;
           const auto at = static_cast<std::size_t>(j);
-          visible[at] = (!mask.is_causal() || j <= i + query_offset) && (bias.empty() || bias(i, j) != -infinity);
+          visible[at] =
+              (!mask.is_causal() || j <= i + query_offset) && (bias.empty() || bias(i, j) != -infinity);
           if (!visible[at]) continue;
           T dot = T(0);
           for (Index k = 0; k < shape.head_dim; ++k) {
-            dot += tensors.query(query_row, head * shape.head_dim + k) * tensors.key(key_row, kv_head * shape.head_dim + k);
+            dot += tensors.query(query_row, head * shape.head_dim + k) *
+                   tensors.key(key_row, kv_head * shape.head_dim + k);
           }
           scores[at] = factor * dot;
           if (!bias.empty()) scores[at] += bias(i, j);
@@ -62,7 +67,8 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
           sees_any = true;
         }
 
-        // Softmax over them. Subtracting the largest score keeps exp from overflowing and changes nothing else.
+        // Softmax over them. Subtracting the largest score keeps exp from overflowing and changes nothing
+        // else.
         T row_sum = T(0);
         for (Index j = 0; j < shape.kv_len; ++j) {
           const auto at = static_cast<std::size_t>(j);
@@ -76,7 +82,8 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
           T sum = T(0);
           for (Index j = 0; j < shape.kv_len; ++j) {
             const auto at = static_cast<std::size_t>(j);
-            if (visible[at]) sum += scores[at] * tensors.value(batch * shape.kv_len + j, kv_head * shape.value_dim + c);
+            if (visible[at])
+              sum += scores[at] * tensors.value(batch * shape.kv_len + j, kv_head * shape.value_dim + c);
           }
           tensors.out(query_row, head * shape.value_dim + c) = sees_any ? T(sum / row_sum) : T(0);
         }
@@ -87,7 +94,8 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
             tensors.weights(weights_row, j) = visible[at] ? T(scores[at] / row_sum) : T(0);
           }
         }
-        if (!tensors.logsumexp.empty()) tensors.logsumexp(query_row, head) = sees_any ? T(row_max + log(row_sum)) : -infinity;
+        if (!tensors.logsumexp.empty())
+          tensors.logsumexp(query_row, head) = sees_any ? T(row_max + log(row_sum)) : -infinity;
       }
     }
   }

@@ -6,7 +6,8 @@
 
 namespace heed {
 
-/// Scratch memory for plans, aligned to a cache line; it grows when asked for more and can serve one run after another.
+/// Scratch memory for plans, aligned to a cache line; it grows when asked for more and can serve one run
+/// after another.
 class Workspace {
  public:
   static constexpr std::size_t alignment = 64;
@@ -19,7 +20,7 @@ class Workspace {
     if (bytes > size_) {
       memory_.reset();
       size_ = 0;
-      memory_.reset(::operator new(bytes, std::align_val_t{alignment}));
+      memory_.reset(::operator new (bytes, std::align_val_t{alignment}));
       size_ = bytes;
     }
     return memory_.get();
@@ -30,7 +31,7 @@ class Workspace {
 
  private:
   struct Free {
-    void operator()(void* memory) const noexcept { ::operator delete(memory, std::align_val_t{alignment}); }
+    void operator()(void* memory) const noexcept { ::operator delete (memory, std::align_val_t{alignment}); }
   };
   std::unique_ptr<void, Free> memory_;
   std::size_t size_ = 0;

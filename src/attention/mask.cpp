@@ -33,7 +33,8 @@ Mask operator&(const Mask& a, const Mask& b) {
     throw_argument_error("a mask holds one bias, this one would hold two: add the matrices first");
   }
   if (a.position_ && b.position_ && *a.position_ != *b.position_) {
-    throw_argument_error("two different query positions in one mask: " + a.to_string() + " and " + b.to_string());
+    throw_argument_error("two different query positions in one mask: " + a.to_string() + " and " +
+                         b.to_string());
   }
   Mask both = a;
   both.causal_ = a.causal_ || b.causal_;
@@ -45,8 +46,9 @@ Mask operator&(const Mask& a, const Mask& b) {
 Index Mask::query_offset(Index query_len, Index kv_len) const {
   if (!position_) {
     if (causal_ && query_len != kv_len) {
-      throw_shape_error("causal mask with " + std::to_string(query_len) + " queries and " + std::to_string(kv_len) +
-                        " keys: say where the queries stand with top_left(), bottom_right() or query_offset(n)");
+      throw_shape_error(
+          "causal mask with " + std::to_string(query_len) + " queries and " + std::to_string(kv_len) +
+          " keys: say where the queries stand with top_left(), bottom_right() or query_offset(n)");
     }
     return 0;
   }

@@ -18,11 +18,13 @@ std::string count_of(Index n, const char* singular) {
 }
 
 void require_not_negative(Index value, const char* name) {
-  if (value < 0) throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
+  if (value < 0)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
 }
 
 void require_positive(Index value, const char* name) {
-  if (value < 1) throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
+  if (value < 1)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
 }
 
 void require_product(Index a, Index b, const char* what) {
@@ -31,12 +33,13 @@ void require_product(Index a, Index b, const char* what) {
   }
 }
 
-/// Throws unless the view is rows x cols. `because` makes the words of the message, and is called only for one.
+/// Throws unless the view is rows x cols. `because` makes the words of the message, and is called only for
+/// one.
 template <class T, class Because>
 void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, Because because) {
   if (view.rows != rows || view.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " + std::to_string(rows) + " x " +
-                      std::to_string(cols));
+    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
+                      std::to_string(rows) + " x " + std::to_string(cols));
   }
 }
 
@@ -44,8 +47,8 @@ template <class A, class B>
 void require_apart(const MatrixView<A>& written, const char* written_name, const MatrixView<B>& other,
                    const char* other_name) {
   if (overlap(written, other)) {
-    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name + " (" +
-                         size_of(other) + ") in memory");
+    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
+                         " (" + size_of(other) + ") in memory");
   }
 }
 
@@ -65,14 +68,15 @@ void check_attention(const AttentionShape& shape, const Mask& mask, std::optiona
   require_positive(shape.head_dim, "head_dim");
   require_positive(shape.value_dim, "value_dim");
   if (shape.num_heads % shape.num_kv_heads != 0) {
-    throw_shape_error("num_heads is " + std::to_string(shape.num_heads) + ", not a multiple of num_kv_heads, which is " +
-                      std::to_string(shape.num_kv_heads));
+    throw_shape_error("num_heads is " + std::to_string(shape.num_heads) +
+                      ", not a multiple of num_kv_heads, which is " + std::to_string(shape.num_kv_heads));
   }
   require_product(shape.batch_size, shape.query_len, "batch_size * query_len");
   require_product(shape.batch_size, shape.kv_len, "batch_size * kv_len");
   require_product(shape.num_heads, shape.head_dim, "num_heads * head_dim");
   require_product(shape.num_heads, shape.value_dim, "num_heads * value_dim");
-  if (scale && !std::isfinite(*scale)) throw_argument_error("scale is " + std::to_string(*scale) + ", it must be finite");
+  if (scale && !std::isfinite(*scale))
+    throw_argument_error("scale is " + std::to_string(*scale) + ", it must be finite");
   mask.check_bias(shape.query_len, shape.kv_len);
   (void)mask.query_offset(shape.query_len, shape.kv_len);
 }
@@ -84,20 +88,29 @@ void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tenso
   const auto sequences_of = [&](Index length, const char* what) {
     return count_of(shape.batch_size, "sequence") + " of " + count_of(length, what);
   };
-  const auto queries = [&] { return sequences_of(shape.query_len, "query row") + " and " + count_of(shape.num_heads, "head"); };
-  const auto keys = [&] { return sequences_of(shape.kv_len, "key") + " and " + count_of(shape.num_kv_heads, "key/value head"); };
+  const auto queries = [&] {
+    return sequences_of(shape.query_len, "query row") + " and " + count_of(shape.num_heads, "head");
+  };
+  const auto keys = [&] {
+    return sequences_of(shape.kv_len, "key") + " and " + count_of(shape.num_kv_heads, "key/value head");
+  };
   const auto with_dim = [](const auto& words, Index dim) {
     return [&words, dim] { return words() + " of " + std::to_string(dim); };
   };
-  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim, with_dim(queries, shape.head_dim));
-  require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim, with_dim(keys, shape.head_dim));
-  require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim, with_dim(keys, shape.value_dim));
-  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim, with_dim(queries, shape.value_dim));
+  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim,
+               with_dim(queries, shape.head_dim));
+  require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim,
+               with_dim(keys, shape.head_dim));
+  require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim,
+               with_dim(keys, shape.value_dim));
+  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim,
+               with_dim(queries, shape.value_dim));
   if (wanted(tensors.weights)) {
     require_size(tensors.weights, "weights", query_rows * shape.num_heads, shape.kv_len,
                  [&] { return queries() + ", " + keys(); });
   }
-  if (wanted(tensors.logsumexp)) require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
+  if (wanted(tensors.logsumexp))
+    require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
   const auto require_apart_from_inputs = [&](const MatrixView<T>& written, const char* name) {
     require_apart(written, name, tensors.query, "query");
     require_apart(written, name, tensors.key, "key");
@@ -138,12 +151,15 @@ kernels::Strided<T> strided(const MatrixView<T>& view) {
   return {view.data, view.row_stride, view.col_stride};
 }
 
-Index round_up(Index n, Index step) { return (n + step - 1) / step * step; }
+Index round_up(Index n, Index step) {
+  return (n + step - 1) / step * step;
+}
 
 }  // namespace
 
 template <class T>
-AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, std::optional<double> scale, Index threads)
+AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, std::optional<double> scale,
+                                Index threads)
     : shape_(shape), mask_(mask) {
   check_attention(shape, mask, scale);
   if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
@@ -154,9 +170,9 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
   // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys.
   const Index most_rows = kernels.query_block / kernels.tile_rows * kernels.tile_rows;
   blocks_per_head_ = (shape.query_len + most_rows - 1) / most_rows;
-  block_rows_ = blocks_per_head_ == 0
-                    ? 0
-                    : round_up((shape.query_len + blocks_per_head_ - 1) / blocks_per_head_, kernels.tile_rows);
+  block_rows_ = blocks_per_head_ == 0 ? 0
+                                      : round_up((shape.query_len + blocks_per_head_ - 1) / blocks_per_head_,
+                                                 kernels.tile_rows);
   block_rows_ = std::min(block_rows_, shape.query_len);
   if (block_rows_ > 0) blocks_per_head_ = (shape.query_len + block_rows_ - 1) / block_rows_;
   threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
@@ -169,11 +185,13 @@ Index AttentionPlan<T>::num_items() const noexcept {
 
 template <class T>
 std::size_t AttentionPlan<T>::workspace_bytes() const noexcept {
-  return static_cast<std::size_t>(threads_) * thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_);
+  return static_cast<std::size_t>(threads_) *
+         thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_);
 }
 
 template <class T>
-void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item, std::byte* workspace) const noexcept {
+void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
+                                 std::byte* workspace) const noexcept {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
   const Index head_of_batch = item / blocks_per_head_;
   const Index batch = head_of_batch / shape_.num_heads;
@@ -188,11 +206,13 @@ void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
   kernels::AttentionBlock<T> block{};
   block.query = strided(tensors.query.block(query_row, head * shape_.head_dim, rows, shape_.head_dim));
   block.key = strided(tensors.key.block(kv_row, kv_head * shape_.head_dim, shape_.kv_len, shape_.head_dim));
-  block.value = strided(tensors.value.block(kv_row, kv_head * shape_.value_dim, shape_.kv_len, shape_.value_dim));
+  block.value =
+      strided(tensors.value.block(kv_row, kv_head * shape_.value_dim, shape_.kv_len, shape_.value_dim));
   if (!bias_.empty()) block.bias = strided(bias_.block(first_row, 0, rows, shape_.kv_len));
   block.out = strided(tensors.out.block(query_row, head * shape_.value_dim, rows, shape_.value_dim));
   if (!tensors.weights.empty()) {
-    block.weights = strided(tensors.weights.block(head_of_batch * shape_.query_len + first_row, 0, rows, shape_.kv_len));
+    block.weights =
+        strided(tensors.weights.block(head_of_batch * shape_.query_len + first_row, 0, rows, shape_.kv_len));
   }
   block.query_rows = rows;
   block.kv_len = shape_.kv_len;
@@ -216,14 +236,16 @@ void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
 }
 
 template <class T>
-void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor) const noexcept {
+void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace,
+                           Executor* executor) const noexcept {
   auto* const bytes = static_cast<std::byte*>(workspace);
   const Index items = num_items();
   if (executor == nullptr || threads_ == 1) {
     for (Index item = 0; item < items; ++item) run_block(tensors, item, bytes);
     return;
   }
-  // One task for each part of the workspace; they draw blocks from one counter, so a slow processor simply takes fewer.
+  // One task for each part of the workspace; they draw blocks from one counter, so a slow processor simply
+  // takes fewer.
   struct Shared {
     const AttentionPlan* plan;
     const AttentionTensors<T>* tensors;
@@ -248,14 +270,16 @@ template <class T>
 std::string AttentionPlan<T>::to_string() const {
   const kernels::KernelTable& table = kernels::table();
   const auto& kernels = kernels::kernels_of<T>(table);
-  return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " + count_of(shape_.batch_size, "sequence") +
-         ", " + count_of(shape_.num_heads, "head") + " on " + count_of(shape_.num_kv_heads, "key/value head") + ", " +
-         std::to_string(shape_.query_len) + " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
+  return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " +
+         count_of(shape_.batch_size, "sequence") + ", " + count_of(shape_.num_heads, "head") + " on " +
+         count_of(shape_.num_kv_heads, "key/value head") + ", " + std::to_string(shape_.query_len) +
+         " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
          std::to_string(shape_.head_dim) + ", value_dim " + std::to_string(shape_.value_dim) + ", mask " +
-         mask_.to_string() + "; kernel " + table.isa + ", register tile " + std::to_string(kernels.tile_rows) + " x " +
-         std::to_string(2 * kernels.lanes) + ", key tiles of " + std::to_string(kernels.key_tile) + ", " +
-         count_of(num_items(), "block") + " of up to " + count_of(block_rows_, "row") + ", " +
-         count_of(threads_, "thread") + ", workspace " + std::to_string(workspace_bytes()) + " bytes";
+         mask_.to_string() + "; kernel " + table.isa + ", register tile " +
+         std::to_string(kernels.tile_rows) + " x " + std::to_string(2 * kernels.lanes) + ", key tiles of " +
+         std::to_string(kernels.key_tile) + ", " + count_of(num_items(), "block") + " of up to " +
+         count_of(block_rows_, "row") + ", " + count_of(threads_, "thread") + ", workspace " +
+         std::to_string(workspace_bytes()) + " bytes";
 }
 
 template class AttentionPlan<float>;

@@ -18,7 +18,9 @@ std::size_t thread_bytes(Index depth, Index cols) {
   return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
 }
 
-Index ceil_div(Index n, Index step) { return (n + step - 1) / step; }
+Index ceil_div(Index n, Index step) {
+  return (n + step - 1) / step;
+}
 
 }  // namespace
 
@@ -29,11 +31,13 @@ void check_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> o
                       ": as many columns as rows are needed");
   }
   if (out.rows != a.rows || out.cols != b.cols) {
-    throw_shape_error("out is " + size_of(out) + ", the product of " + size_of(a) + " and " + size_of(b) + " is " +
-                      std::to_string(a.rows) + " x " + std::to_string(b.cols));
+    throw_shape_error("out is " + size_of(out) + ", the product of " + size_of(a) + " and " + size_of(b) +
+                      " is " + std::to_string(a.rows) + " x " + std::to_string(b.cols));
   }
-  if (overlap(out, a)) throw_argument_error("out (" + size_of(out) + ") overlaps the left matrix (" + size_of(a) + ")");
-  if (overlap(out, b)) throw_argument_error("out (" + size_of(out) + ") overlaps the right matrix (" + size_of(b) + ")");
+  if (overlap(out, a))
+    throw_argument_error("out (" + size_of(out) + ") overlaps the left matrix (" + size_of(a) + ")");
+  if (overlap(out, b))
+    throw_argument_error("out (" + size_of(out) + ") overlaps the right matrix (" + size_of(b) + ")");
 }
 
 template <class T>
@@ -71,7 +75,8 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
                         cols,
                         own});
     }
-  } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows), 0};
+  } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows),
+           0};
   shared.items = shared.row_blocks * ceil_div(out.cols, kernels.product_cols);
   if (executor == nullptr || shared.items <= 1) {
     for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
@@ -81,18 +86,23 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
       std::min(executor->concurrency(), shared.items),
       [](void* context, Index thread) {
         auto& s = *static_cast<Shared*>(context);
-        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>(s.b.rows, s.b.cols);
-        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1)) s.run_item(item, own);
+        std::byte* const own =
+            s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>(s.b.rows, s.b.cols);
+        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1))
+          s.run_item(item, own);
       },
       &shared);
 }
 
 template void check_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
 template void check_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>);
-template void check_product(MatrixView<const long double>, MatrixView<const long double>, MatrixView<long double>);
+template void check_product(MatrixView<const long double>, MatrixView<const long double>,
+                            MatrixView<long double>);
 template std::size_t product_workspace_bytes<float>(Index, Index, Index);
 template std::size_t product_workspace_bytes<double>(Index, Index, Index);
-template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Executor*) noexcept;
-template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*, Executor*) noexcept;
+template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*,
+                          Executor*) noexcept;
+template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*,
+                          Executor*) noexcept;
 
 }  // namespace heed

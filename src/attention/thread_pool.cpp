@@ -11,15 +11,16 @@
 namespace heed {
 
 Executor::Executor(Index concurrency) : concurrency_(concurrency) {
-  if (concurrency < 1) throw_argument_error("concurrency is " + std::to_string(concurrency) + ", it must be at least 1");
+  if (concurrency < 1)
+    throw_argument_error("concurrency is " + std::to_string(concurrency) + ", it must be at least 1");
 }
 
 Executor::~Executor() = default;
 
 namespace {
 
-// One call of run(). It lives on the caller's stack; the caller leaves only when every task has returned, and a worker touches
-// it only under the pool's mutex or while one of its tasks is running.
+// One call of run(). It lives on the caller's stack; the caller leaves only when every task has returned, and
+// a worker touches it only under the pool's mutex or while one of its tasks is running.
 struct Batch {
   void (*task)(void*, Index);
   void* context;
@@ -30,7 +31,8 @@ struct Batch {
 };
 
 Index thread_count(Index threads) {
-  if (threads < 0) throw_argument_error("threads is " + std::to_string(threads) + ", it must not be negative");
+  if (threads < 0)
+    throw_argument_error("threads is " + std::to_string(threads) + ", it must not be negative");
   if (threads > 0) return threads;
   return std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()));
 }
@@ -95,7 +97,9 @@ ThreadPool::ThreadPool(Index threads) : Executor(thread_count(threads)), state_(
   }
 }
 
-ThreadPool::~ThreadPool() { state_->close(); }
+ThreadPool::~ThreadPool() {
+  state_->close();
+}
 
 void ThreadPool::run(Index count, void (*task)(void* context, Index i), void* context) {
   if (count <= 0) return;

@@ -1,14 +1,17 @@
 #pragma once
 
-// The attention kernel: one block of query rows of one head against all its keys, tile by tile, with the softmax computed
-// online (Milakov and Gimelshein 2018, Algorithm 3; Dao 2023, Algorithm 1), so that no query_len x kv_len matrix exists.
+// The attention kernel: one block of query rows of one head against all its keys, tile by tile, with the
+// softmax computed online (Milakov and Gimelshein 2018, Algorithm 3; Dao 2023, Algorithm 1), so that no
+// query_len x kv_len matrix exists.
 //
 // Invariant after the keys [0, j): for each row, over its visible keys below j,
-//   row_max = max of scores, row_sum = sum of exp(score - row_max), acc = sum of exp(score - row_max) * value.
+//   row_max = max of scores, row_sum = sum of exp(score - row_max), acc = sum of exp(score - row_max) *
+//   value.
 //
-// A row's arithmetic depends on its own query and its visible keys and values alone: tile edges are multiples of the constant
-// kKeyTile, a hidden key adds +0 or is skipped (the sign of a zero sum is settled at the end), and every sum over lanes, keys
-// and depth has one order. That gives the same bits for full passes, chunks and single rows.
+// A row's arithmetic depends on its own query and its visible keys and values alone: tile edges are multiples
+// of the constant kKeyTile, a hidden key adds +0 or is skipped (the sign of a zero sum is settled at the
+// end), and every sum over lanes, keys and depth has one order. That gives the same bits for full passes,
+// chunks and single rows.
 
 #include "kernels/exp.hpp"
 #include "kernels/pack.hpp"
@@ -48,7 +51,8 @@ struct AttentionLayout {
 
 template <class T>
 std::size_t attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
-  return static_cast<std::size_t>(AttentionLayout<T>(query_rows, kv_len, head_dim, value_dim).size) * sizeof(T);
+  return static_cast<std::size_t>(AttentionLayout<T>(query_rows, kv_len, head_dim, value_dim).size) *
+         sizeof(T);
 }
 
 template <class T>
@@ -93,11 +97,12 @@ inline T exponentiate(T* scores, Index count, T shift) {
   return packet::predux(sum);
 }
 
-/// acc += weights * values where some value of the tile is NaN or infinite: only what the row sees may be touched, since
-/// 0 * NaN is NaN. Runs of visible keys go through the one-row tile, which does the same operations as the full one.
+/// acc += weights * values where some value of the tile is NaN or infinite: only what the row sees may be
+/// touched, since 0 * NaN is NaN. Runs of visible keys go through the one-row tile, which does the same
+/// operations as the full one.
 template <class T>
-inline void accumulate_visible(const T* values, const T* weights, Index keys, Index visible,
-                               const T* bias, Index bias_step, Index value_dim, T* acc) {
+inline void accumulate_visible(const T* values, const T* weights, Index keys, Index visible, const T* bias,
+                               Index bias_step, Index value_dim, T* acc) {
   constexpr T minus_inf = -FloatTraits<T>::infinity;
   Index first = 0;
   while (first < visible) {
@@ -111,18 +116,19 @@ inline void accumulate_visible(const T* values, const T* weights, Index keys, In
       const Index width = panel_width<T>(value_dim - col);
       const T* panel = values + col * keys + first * width;
       if (width == kPanel<T>) {
-        tile_product<T, 1, kTilePackets, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width,
-                                                                           acc + col, 0);
+        tile_product<T, 1, kTilePackets, ScoreSteps<T>, Start::accumulate>(last - first, weights + first,
+                                                                           panel, width, acc + col, 0);
       } else {
-        tile_product<T, 1, 1, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width, acc + col, 0);
+        tile_product<T, 1, 1, ScoreSteps<T>, Start::accumulate>(last - first, weights + first, panel, width,
+                                                                acc + col, 0);
       }
     }
     first = last;
   }
 }
 
-/// Writes one finished row: acc / row_sum. Every zero becomes +0 and every NaN the same NaN, so that neither the sign of an
-/// empty sum nor the operand order of an instruction shows in the bits.
+/// Writes one finished row: acc / row_sum. Every zero becomes +0 and every NaN the same NaN, so that neither
+/// the sign of an empty sum nor the operand order of an instruction shows in the bits.
 template <class T>
 inline void write_row(const T* acc, T row_sum, Index value_dim, T* out, Index out_step) {
   constexpr int lanes = kLanes<T>;
@@ -141,7 +147,8 @@ inline void write_row(const T* acc, T row_sum, Index value_dim, T* out, Index ou
   }
 }
 
-/// Turns the scores kept in a row of `weights` into weights: exp(score - row_max) / row_sum, 0 for hidden keys.
+/// Turns the scores kept in a row of `weights` into weights: exp(score - row_max) / row_sum, 0 for hidden
+/// keys.
 template <class T>
 inline void write_weights(T* weights, Index step, Index visible, Index kv_len, T row_max, T row_sum) {
   constexpr int lanes = kLanes<T>;
@@ -197,9 +204,11 @@ void attention(const AttentionBlock<T>& block) noexcept {
   for (Index first_key = 0; first_key < block_end; first_key += key_tile) {
     const Index keys = min_of(key_tile, block_end - first_key);
     // 3. key^T and values in the register tile's order.
-    pack_panels<T>({block.key.data + first_key * block.key.row_stride, block.key.col_stride, block.key.row_stride},
-                   block.head_dim, keys, packed_keys);
-    pack_panels<T>({block.value.data + first_key * block.value.row_stride, block.value.row_stride, block.value.col_stride},
+    pack_panels<T>(
+        {block.key.data + first_key * block.key.row_stride, block.key.col_stride, block.key.row_stride},
+        block.head_dim, keys, packed_keys);
+    pack_panels<T>({block.value.data + first_key * block.value.row_stride, block.value.row_stride,
+                    block.value.col_stride},
                    keys, block.value_dim, packed_values);
     const bool finite = all_finite(packed_values, packed_size<T>(keys, block.value_dim));
 
@@ -208,8 +217,9 @@ void attention(const AttentionBlock<T>& block) noexcept {
       const Index seen = min_of(keys, visible_end(block, first_row + rows - 1) - first_key);
       if (seen <= 0) continue;  // a tile beyond the diagonal
       // 4. scores = query * key^T
-      panels_product<T, QuerySteps<T>, Start::zero>(rows, block.head_dim, packed_queries + first_row * block.head_dim,
-                                                    packed_keys, block.head_dim, keys, seen, score_tile, key_tile);
+      panels_product<T, QuerySteps<T>, Start::zero>(rows, block.head_dim,
+                                                    packed_queries + first_row * block.head_dim, packed_keys,
+                                                    block.head_dim, keys, seen, score_tile, key_tile);
       T* acc = block_acc + first_row * layout.value_cols;
       for (Index r = 0; r < rows; ++r) {
         const Index row = first_row + r;
@@ -221,11 +231,13 @@ void attention(const AttentionBlock<T>& block) noexcept {
           const T largest =
               finish_scores<T>(scores, visible, block.scale, bias_row(row, first_key), block.bias.col_stride);
           if (block.weights.data != nullptr) {
-            T* kept = block.weights.data + row * block.weights.row_stride + first_key * block.weights.col_stride;
+            T* kept =
+                block.weights.data + row * block.weights.row_stride + first_key * block.weights.col_stride;
             for (Index j = 0; j < visible; ++j) kept[j * block.weights.col_stride] = scores[j];
           }
           const T row_max = block.row_max[row] > largest ? block.row_max[row] : largest;
-          const T shift = row_max == minus_inf ? T(0) : row_max;  // all visible scores -inf: exp must not see NaN
+          const T shift =
+              row_max == minus_inf ? T(0) : row_max;  // all visible scores -inf: exp must not see NaN
           // 6. weights = exp(scores - row_max), and what was summed so far is brought to the new maximum
           const T correction = exp_nonpositive_scalar<T>(block.row_max[row] - shift);
           block.row_sum[row] = block.row_sum[row] * correction + exponentiate<T>(scores, visible, shift);
@@ -242,13 +254,14 @@ void attention(const AttentionBlock<T>& block) noexcept {
         if (finite) {
           for (Index j = computed; j < seen; ++j) scores[j] = T(0);
         } else if (visible > 0) {
-          accumulate_visible<T>(packed_values, scores, keys, visible, bias_row(row, first_key), block.bias.col_stride,
-                                block.value_dim, acc + r * layout.value_cols);
+          accumulate_visible<T>(packed_values, scores, keys, visible, bias_row(row, first_key),
+                                block.bias.col_stride, block.value_dim, acc + r * layout.value_cols);
         }
       }
       if (finite) {
-        panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, seen, score_tile, packed_values, keys, block.value_dim, block.value_dim,
-                                                            acc, layout.value_cols);
+        panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, seen, score_tile, packed_values, keys,
+                                                            block.value_dim, block.value_dim, acc,
+                                                            layout.value_cols);
       }
     }
   }
@@ -257,9 +270,11 @@ void attention(const AttentionBlock<T>& block) noexcept {
   for (Index row = 0; row < block.query_rows; ++row) {
     const Index visible = visible_end(block, row);
     T* out = block.out.data + row * block.out.row_stride;
-    T* weights = block.weights.data == nullptr ? nullptr : block.weights.data + row * block.weights.row_stride;
+    T* weights =
+        block.weights.data == nullptr ? nullptr : block.weights.data + row * block.weights.row_stride;
     if (sees_any<T>(bias_row(row, 0), block.bias.col_stride, visible)) {
-      write_row<T>(block_acc + row * layout.value_cols, block.row_sum[row], block.value_dim, out, block.out.col_stride);
+      write_row<T>(block_acc + row * layout.value_cols, block.row_sum[row], block.value_dim, out,
+                   block.out.col_stride);
       if (weights != nullptr) {
         write_weights<T>(weights, block.weights.col_stride, visible, block.kv_len, block.row_max[row],
                          block.row_sum[row]);

@@ -33,9 +33,11 @@ struct Candidate {
 const KernelTable& choose() {
 #if defined(HEED_KERNELS_X86)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  const Candidate candidates[] = {{&baseline::table, true}, {&avx2::table, has_avx2}, {&avx512::table, has_avx512}};
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  const Candidate candidates[] = {
+      {&baseline::table, true}, {&avx2::table, has_avx2}, {&avx512::table, has_avx512}};
 #else
   const Candidate candidates[] = {{&baseline::table, true}};
 #endif
@@ -47,7 +49,8 @@ const KernelTable& choose() {
     known += (known.empty() ? "" : ", ") + std::string(candidate.table->isa);
     if (cap != nullptr && std::string_view(cap) == candidate.table->isa) return *best;
   }
-  if (cap != nullptr && *cap != '\0') throw_argument_error("HEED_ISA is \"" + std::string(cap) + "\", known are " + known);
+  if (cap != nullptr && *cap != '\0')
+    throw_argument_error("HEED_ISA is \"" + std::string(cap) + "\", known are " + known);
   return *best;
 }
 
@@ -60,6 +63,8 @@ const KernelTable& table() {
 
 }  // namespace kernels
 
-const char* isa() { return kernels::table().isa; }
+const char* isa() {
+  return kernels::table().isa;
+}
 
 }  // namespace heed

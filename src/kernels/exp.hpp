@@ -3,12 +3,13 @@
 // The one exponential of every path: exp(x) for x <= 0 and NaN.
 //
 //   n = round(x / ln 2), r = x - n ln 2 in two parts (Cody and Waite 1980), |r| <= 0.347
-//   exp(r) = 1 + r + r^2 q(r), q a near-minimax polynomial (Chebyshev interpolation of (exp(r) - 1 - r) / r^2;
-//   the truncation error relative to exp(r) is 1.1e-8 in float and 1.8e-17 in double, a fifth of an ulp)
+//   exp(r) = 1 + r + r^2 q(r), q a near-minimax polynomial (Chebyshev interpolation of (exp(r) - 1 - r) /
+//   r^2; the truncation error relative to exp(r) is 1.1e-8 in float and 1.8e-17 in double, a fifth of an ulp)
 //   exp(x) = exp(r) 2^n
 //
-// exp(0) is exactly 1. Where the result would be below the smallest normal number (x < -87.6 in float, -708.7 in double)
-// it is exactly 0 or subnormal, and -inf gives exactly 0, so a masked score weighs nothing. NaN stays NaN.
+// exp(0) is exactly 1. Where the result would be below the smallest normal number (x < -87.6 in float, -708.7
+// in double) it is exactly 0 or subnormal, and -inf gives exactly 0, so a masked score weighs nothing. NaN
+// stays NaN.
 
 #include "kernels/packet.hpp"
 
@@ -23,7 +24,8 @@ struct ExpConstants<float> {
   static constexpr float log2_e = 1.44269504088896341f;
   static constexpr float ln2_high = 0.693359375f;
   static constexpr float ln2_low = -2.1219444005469058277e-4f;
-  static constexpr float round_magic = 12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) in the low mantissa bits
+  static constexpr float round_magic =
+      12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) in the low mantissa bits
   static constexpr float q[] = {1.3926250831497612e-3f, 8.3632328836826821e-3f, 4.1666554212984150e-2f,
                                 1.6666576666119928e-1f, 0.5f};
 };
@@ -35,10 +37,11 @@ struct ExpConstants<double> {
   static constexpr double ln2_high = 0x1.62e42fee00000p-1;
   static constexpr double ln2_low = 1.908214929270587816e-10;
   static constexpr double round_magic = 6755399441055744.0;  // 1.5 * 2^52
-  static constexpr double q[] = {2.5100472505694996003e-8, 2.7620201591031548792e-7, 2.7557268276905696187e-6,
-                                 2.4801521057868205199e-5, 1.9841269863171556026e-4, 1.3888888917367080562e-3,
-                                 8.3333333333300381973e-3, 4.1666666666623820532e-2, 1.6666666666666674600e-1,
-                                 0.5};
+  static constexpr double q[] = {2.5100472505694996003e-8, 2.7620201591031548792e-7,
+                                 2.7557268276905696187e-6, 2.4801521057868205199e-5,
+                                 1.9841269863171556026e-4, 1.3888888917367080562e-3,
+                                 8.3333333333300381973e-3, 4.1666666666623820532e-2,
+                                 1.6666666666666674600e-1, 0.5};
 };
 
 template <class T>
@@ -58,7 +61,8 @@ inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
   for (int i = 1; i < terms; ++i) q = packet::pmadd(q, r, broadcast<T>(Constants::q[i]));
   // 1 comes last: the small terms are summed first, and only this sum rounds at the size of the result.
   const Packet<T> exp_r = packet::padd(packet::pmadd(packet::pmul(r, r), q, r), broadcast<T>(T(1)));
-  // The low bits of `shifted` hold n; moved into the exponent field, the magic number's own bits fall off the top.
+  // The low bits of `shifted` hold n; moved into the exponent field, the magic number's own bits fall off the
+  // top.
   PacketBits<T> bits;
   __builtin_memcpy(&bits, &shifted, sizeof(bits));
   bits = (bits + Traits::exponent_bias) << Traits::mantissa_bits;

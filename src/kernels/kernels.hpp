@@ -1,8 +1,8 @@
 #pragma once
 
-// The boundary between the engine and its hot loops: pointers, sizes and strides in, numbers out. A table of functions
-// per instruction set; dispatch.cpp is the one place that chooses. Kernels know no model, no thread, no exception and no
-// Eigen object. All strides and counts are in elements.
+// The boundary between the engine and its hot loops: pointers, sizes and strides in, numbers out. A table of
+// functions per instruction set; dispatch.cpp is the one place that chooses. Kernels know no model, no
+// thread, no exception and no Eigen object. All strides and counts are in elements.
 
 #include <cstddef>
 
@@ -21,8 +21,8 @@ struct Strided {
 /// One block of query rows of one head against all keys of its head.
 ///
 /// Row i of the block sees key j iff j < visible_end(i) and, when there is a bias, bias(i, j) != -inf, where
-/// visible_end(i) = clamp(first_visible_end + i * visible_step, 0, kv_len): step 1 is a causal mask, step 0 with
-/// first_visible_end = kv_len is no mask.
+/// visible_end(i) = clamp(first_visible_end + i * visible_step, 0, kv_len): step 1 is a causal mask, step 0
+/// with first_visible_end = kv_len is no mask.
 template <class T>
 struct AttentionBlock {
   Strided<const T> query;  // query_rows x head_dim
@@ -40,7 +40,8 @@ struct AttentionBlock {
   Index first_visible_end;
   Index visible_step;
   T scale;
-  void* workspace;  // Kernels<T>::attention_bytes(query_rows, kv_len, head_dim, value_dim) bytes, aligned to 64
+  void*
+      workspace;  // Kernels<T>::attention_bytes(query_rows, kv_len, head_dim, value_dim) bytes, aligned to 64
 };
 
 /// c = a * b for a block of rows and columns of c: depth is the inner dimension.
@@ -67,7 +68,8 @@ struct Kernels {
   void (*attention)(const AttentionBlock<T>& block) noexcept;
   std::size_t (*product_bytes)(Index depth, Index cols) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;
-  void (*exp)(const T* x, T* out, Index count) noexcept;  // the one exp of every path, for arguments <= 0 and NaN
+  void (*exp)(const T* x, T* out,
+              Index count) noexcept;  // the one exp of every path, for arguments <= 0 and NaN
 };
 
 /// The functions of one instruction set.
@@ -88,8 +90,9 @@ inline const Kernels<double>& kernels_of<double>(const KernelTable& table) noexc
   return table.f64;
 }
 
-/// The table for this process: the best instruction set that the processor has, capped by the environment variable
-/// HEED_ISA if it is set. Chosen at the first call; thread-safe. Throws ArgumentError if HEED_ISA names none.
+/// The table for this process: the best instruction set that the processor has, capped by the environment
+/// variable HEED_ISA if it is set. Chosen at the first call; thread-safe. Throws ArgumentError if HEED_ISA
+/// names none.
 const KernelTable& table();
 
 }  // namespace heed::kernels

@@ -1,7 +1,8 @@
 #pragma once
 
-// Packing: copies of a block in the order in which the register tile reads it. It makes every storage order and stride of the
-// inputs alike, pads the last columns with zeros, and keeps the inner loop on contiguous memory.
+// Packing: copies of a block in the order in which the register tile reads it. It makes every storage order
+// and stride of the inputs alike, pads the last columns with zeros, and keeps the inner loop on contiguous
+// memory.
 
 #include "kernels/packet.hpp"
 
@@ -13,18 +14,21 @@ inline Index packed_size(Index depth, Index cols) {
   return depth * round_up(cols, kLanes<T>);
 }
 
-/// Packs one panel of `width` columns (`filled` of them from b, the rest zero): out[k * width + col] = b(k, col).
+/// Packs one panel of `width` columns (`filled` of them from b, the rest zero): out[k * width + col] = b(k,
+/// col).
 template <class T>
 inline void pack_panel(Strided<const T> b, Index depth, Index width, Index filled, T* out) {
   constexpr int lanes = kLanes<T>;
   if (b.col_stride == 1 && filled == width) {
     for (Index k = 0; k < depth; ++k) {
-      for (Index col = 0; col < width; col += lanes) store(out + k * width + col, load(b.data + k * b.row_stride + col));
+      for (Index col = 0; col < width; col += lanes)
+        store(out + k * width + col, load(b.data + k * b.row_stride + col));
     }
     return;
   }
   if (b.row_stride == 1 && filled == width) {
-    // Columns are contiguous (keys stored by rows, read as key^T): transpose lanes x lanes blocks in registers.
+    // Columns are contiguous (keys stored by rows, read as key^T): transpose lanes x lanes blocks in
+    // registers.
     Index k = 0;
     for (; k + lanes <= depth; k += lanes) {
       for (Index col = 0; col < width; col += lanes) {
@@ -40,7 +44,8 @@ inline void pack_panel(Strided<const T> b, Index depth, Index width, Index fille
     return;
   }
   for (Index k = 0; k < depth; ++k) {
-    for (Index col = 0; col < filled; ++col) out[k * width + col] = b.data[k * b.row_stride + col * b.col_stride];
+    for (Index col = 0; col < filled; ++col)
+      out[k * width + col] = b.data[k * b.row_stride + col * b.col_stride];
     for (Index col = filled; col < width; ++col) out[k * width + col] = T(0);
   }
 }
@@ -51,20 +56,21 @@ inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
   for (Index col = 0; col < cols; col += kPanel<T>) {
     const Index left = cols - col;
     const Index width = panel_width<T>(left);
-    pack_panel<T>({b.data + col * b.col_stride, b.row_stride, b.col_stride}, depth, width, min_of(left, width),
-                  out + col * depth);
+    pack_panel<T>({b.data + col * b.col_stride, b.row_stride, b.col_stride}, depth, width,
+                  min_of(left, width), out + col * depth);
   }
 }
 
-/// Packs a (rows x depth) in tiles of kTileRows rows: out[tile * kTileRows * depth + k * kTileRows + row]. Rows that do
-/// not exist are left alone: no kernel reads them.
+/// Packs a (rows x depth) in tiles of kTileRows rows: out[tile * kTileRows * depth + k * kTileRows + row].
+/// Rows that do not exist are left alone: no kernel reads them.
 template <class T>
 inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
   for (Index first = 0; first < rows; first += kTileRows) {
     const Index count = min_of(kTileRows, rows - first);
     const T* source = a.data + first * a.row_stride;
     for (Index row = 0; row < count; ++row) {
-      for (Index k = 0; k < depth; ++k) out[k * kTileRows + row] = source[row * a.row_stride + k * a.col_stride];
+      for (Index k = 0; k < depth; ++k)
+        out[k * kTileRows + row] = source[row * a.row_stride + k * a.col_stride];
     }
     out += kTileRows * depth;
   }
@@ -75,7 +81,8 @@ template <class T>
 inline bool all_finite(const T* x, Index count) {
   Packet<T> sum = broadcast<T>(T(0));
   const Packet<T> zero = sum;
-  for (Index i = 0; i < count; i += kLanes<T>) sum = packet::pmadd(load(x + i), zero, sum);  // NaN * 0, inf * 0: NaN
+  for (Index i = 0; i < count; i += kLanes<T>)
+    sum = packet::pmadd(load(x + i), zero, sum);  // NaN * 0, inf * 0: NaN
   return packet::predux(sum) == T(0);
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// Vector registers for the kernel bodies: Eigen's packet primitives, plus what Eigen has no name for. This header is
-// compiled once per instruction set; everything in it is in HEED_KERNEL_NAMESPACE, and Eigen itself is renamed by the
-// build (-DEigen=...), so that no function compiled for one instruction set can stand in for that of another.
+// Vector registers for the kernel bodies: Eigen's packet primitives, plus what Eigen has no name for. This
+// header is compiled once per instruction set; everything in it is in HEED_KERNEL_NAMESPACE, and Eigen itself
+// is renamed by the build (-DEigen=...), so that no function compiled for one instruction set can stand in
+// for that of another.
 
 #include <Eigen/Core>
 #include <cstddef>
@@ -20,8 +21,8 @@ using Packet = typename packet::packet_traits<T>::type;
 template <class T>
 inline constexpr int kLanes = packet::unpacket_traits<Packet<T>>::size;
 
-// The register tile is kTileRows x (kTilePackets * kLanes): accumulators, the packets of b and one broadcast of a must fit
-// into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64).
+// The register tile is kTileRows x (kTilePackets * kLanes): accumulators, the packets of b and one broadcast
+// of a must fit into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64).
 #if defined(__AVX512F__)
 inline constexpr int kTileRows = 12;
 #elif defined(__AVX__)
@@ -34,7 +35,7 @@ inline constexpr int kTileRows = 4;
 inline constexpr int kTilePackets = 2;
 
 template <class T>
-inline constexpr int kPanel = kTilePackets * kLanes<T>;
+inline constexpr int kPanel = kTilePackets* kLanes<T>;
 
 /// Columns of a packed panel when `left` columns are still to be packed: one packet if that is enough.
 template <class T>
@@ -42,16 +43,24 @@ constexpr Index panel_width(Index left) {
   return left > kLanes<T> ? kPanel<T> : kLanes<T>;
 }
 
-// Keys per tile. Constants: where a sum is split may depend on nothing but the element type and the instruction set.
+// Keys per tile. Constants: where a sum is split may depend on nothing but the element type and the
+// instruction set.
 template <class T>
 inline constexpr int kKeyTile = 512 / static_cast<int>(sizeof(T));
 
 inline constexpr int kQueryBlock = 96;
 
-// std:: templates instantiated here could be merged with the host program's copies and carry our instruction set there.
-inline Index min_of(Index a, Index b) { return a < b ? a : b; }
-inline Index max_of(Index a, Index b) { return a > b ? a : b; }
-inline Index round_up(Index n, Index step) { return (n + step - 1) / step * step; }
+// std:: templates instantiated here could be merged with the host program's copies and carry our instruction
+// set there.
+inline Index min_of(Index a, Index b) {
+  return a < b ? a : b;
+}
+inline Index max_of(Index a, Index b) {
+  return a > b ? a : b;
+}
+inline Index round_up(Index n, Index step) {
+  return (n + step - 1) / step * step;
+}
 
 template <class T>
 struct FloatTraits;
@@ -74,11 +83,10 @@ struct FloatTraits<double> {
   static constexpr double quiet_nan = __builtin_nan("");
 };
 
-// Integer view of a packet, for the exponent arithmetic of exp. The compiler's vector types have it for every element
-// size; Eigen 3.4 lacks 64-bit integers.
+// Integer view of a packet, for the exponent arithmetic of exp. The compiler's vector types have it for every
+// element size; Eigen 3.4 lacks 64-bit integers.
 template <class T>
-using PacketBits
-    __attribute__((vector_size(sizeof(Packet<T>)))) = typename FloatTraits<T>::Bits;
+using PacketBits __attribute__((vector_size(sizeof(Packet<T>)))) = typename FloatTraits<T>::Bits;
 
 template <class T>
 inline Packet<T> load(const T* p) {

@@ -1,10 +1,12 @@
 #pragma once
 
-// The register tile: c (Rows x Packets * lanes) += a (Rows x depth) * b (depth x Packets * lanes), the shape of every product in
-// Heed: scores (a: queries, b: keys transposed), out (a: weights, b: values) and projections (a: inputs, b: weights).
+// The register tile: c (Rows x Packets * lanes) += a (Rows x depth) * b (depth x Packets * lanes), the shape
+// of every product in Heed: scores (a: queries, b: keys transposed), out (a: weights, b: values) and
+// projections (a: inputs, b: weights).
 //
-// One element of c is one chain of fused multiply-adds over the depth in ascending order, continued from what c holds. So its
-// bits depend on its own row of a and column of b alone: not on Rows, on Packets, or on where a caller splits the depth.
+// One element of c is one chain of fused multiply-adds over the depth in ascending order, continued from what
+// c holds. So its bits depend on its own row of a and column of b alone: not on Rows, on Packets, or on where
+// a caller splits the depth.
 
 #include "kernels/packet.hpp"
 
@@ -67,11 +69,11 @@ inline void tile_product_rows(Index rows, Index depth, const T* a, const T* b, I
   tile_product<T, Rows, Packets, AStep, start>(depth, a, b, b_stride, c, c_stride);
 }
 
-/// The product of one row tile with the first `cols` columns of b, which has been packed in panels (pack.hpp) of packed_cols columns.
-/// c has round_up(cols, lanes) columns.
+/// The product of one row tile with the first `cols` columns of b, which has been packed in panels (pack.hpp)
+/// of packed_cols columns. c has round_up(cols, lanes) columns.
 template <class T, class AStep, Start start>
-inline void panels_product(Index rows, Index depth, const T* a, const T* b, Index packed_depth, Index packed_cols, Index cols, T* c,
-                           Index c_stride) {
+inline void panels_product(Index rows, Index depth, const T* a, const T* b, Index packed_depth,
+                           Index packed_cols, Index cols, T* c, Index c_stride) {
   for (Index col = 0; col < cols; col += kPanel<T>) {
     const Index width = panel_width<T>(packed_cols - col);
     const T* panel = b + col * packed_depth;

@@ -20,7 +20,7 @@ configure() { quietly in_release "$@"; }
 
 # check_programs FOLDER: both programs run and say what they should.
 check_programs() {
-  (cd "$work" && [ "$("$1/with_all")" = "heed $version" ] && [ "$("$1/with_attention")" = "weights has 2 rows" ])
+  (cd "$work" && [ "$("$1/with_all")" = "heed $version" ] && [ "$("$1/with_attention")" = "  1 1.5   2" ])
 }
 
 version=$(sed -n 's/^project(heed VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")

@@ -1,15 +1,15 @@
-// Links heed::attention alone: Eigen and threads, nothing else.
+// Links heed::attention alone: Eigen and threads, nothing else. With keys of zero, each row is the mean of
+// the values it sees.
 
 #include <Eigen/Core>
-#include <heed/error.hpp>
+#include <heed/attention.hpp>
 #include <iostream>
 
 int main() {
-  const Eigen::MatrixXd weights = Eigen::MatrixXd::Identity(2, 2);
-  try {
-    heed::throw_shape_error("weights has " + std::to_string(weights.rows()) + " rows");
-  } catch (const heed::Error& error) {
-    std::cout << error.what() << '\n';
-    return 0;
-  }
+  const Eigen::MatrixXf query = Eigen::MatrixXf::Ones(3, 2);
+  const Eigen::MatrixXf key = Eigen::MatrixXf::Zero(3, 2);
+  const Eigen::Vector3f value(1, 2, 3);
+  heed::AttentionOptions options;
+  options.mask = heed::causal();
+  std::cout << heed::scaled_dot_product_attention(query, key, value, options).transpose() << '\n';
 }
