@@ -98,6 +98,7 @@ void Trainer::cut_words_into_characters() {
   std::vector<Symbol> symbols;
   for (const CountedWord& word : word_counts_.words()) {
     symbols.clear();
+    symbols.reserve(word.text.size() + 1);
     for (std::size_t at = 0; at < word.text.size();) {
       const DecodedCharacter character = decode_character(word.text, at);
       symbols.push_back(symbol_of[character.code_point]);

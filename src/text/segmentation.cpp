@@ -13,7 +13,7 @@ std::size_t hash_pair(Symbol left, Symbol right) noexcept {
 }  // namespace
 
 Segmentation::Segmentation(std::int64_t min_frequency)
-    : min_frequency_(min_frequency), pair_table_(1024, none) {}
+    : min_frequency_(min_frequency), new_table_(1024, none) {}
 
 void Segmentation::add_word(std::span<const Symbol> symbols, std::int64_t count) {
   if (symbols.size() >= none - nodes_.size()) {
@@ -30,26 +30,44 @@ void Segmentation::add_word(std::span<const Symbol> symbols, std::int64_t count)
     node.previous = id == begin ? none : id - 1;
     node.next = id + 1 == end ? none : id + 1;
     node.word = word;
+    node.pair = none;
   }
   for (NodeId id = begin; id + 1 < end; ++id) add_occurrence(id);
 }
 
 std::optional<FrequentPair> Segmentation::most_frequent() {
-  for (; num_enqueued_ < pairs_.size(); ++num_enqueued_) enqueue(num_enqueued_);
+  finish_round();
   while (!queue_.empty()) {
     const QueueEntry top = queue_.top();
     const Pair& pair = pairs_[top.pair];
     // Nothing lost since it was put in, so its first occurrence is the same too.
     if (top.count == pair.count) return FrequentPair{pair.left, pair.right, pair.count};
     queue_.pop();
-    enqueue(top.pair);
+    enqueue_or_retire(top.pair);
   }
   return std::nullopt;
 }
 
-void Segmentation::enqueue(PairId id) {
+void Segmentation::finish_round() {
+  const std::size_t mask = new_table_.size() - 1;
+  for (const PairId id : new_pairs_) {
+    std::size_t at = hash_pair(pairs_[id].left, pairs_[id].right) & mask;
+    while (new_table_[at] != id)
+      at = (at + 1) & mask;  // it is there, maybe behind one that was just taken out
+    new_table_[at] = none;
+    enqueue_or_retire(id);
+  }
+  new_pairs_.clear();
+}
+
+void Segmentation::enqueue_or_retire(PairId id) {
   const Pair& pair = pairs_[id];
-  if (pair.count >= min_frequency_) queue_.push({pair.count, pair.first, id});
+  if (pair.count >= min_frequency_) {
+    queue_.push({pair.count, pair.first, id});
+    return;
+  }
+  for (NodeId node = pair.first; node != none; node = nodes_[node].next_same) nodes_[node].pair = none;
+  retired_.push_back(id);
 }
 
 void Segmentation::merge_most_frequent(Symbol symbol) {
@@ -90,6 +108,7 @@ void Segmentation::add_occurrence(NodeId id) {
 
 void Segmentation::remove_occurrence(NodeId id) {
   const Node& node = nodes_[id];
+  if (node.pair == none) return;
   Pair& pair = pairs_[node.pair];
   (node.previous_same == none ? pair.first : nodes_[node.previous_same].next_same) = node.next_same;
   (node.next_same == none ? pair.last : nodes_[node.next_same].previous_same) = node.previous_same;
@@ -97,29 +116,34 @@ void Segmentation::remove_occurrence(NodeId id) {
 }
 
 Segmentation::PairId Segmentation::find_or_add_pair(Symbol left, Symbol right) {
-  const std::size_t mask = pair_table_.size() - 1;
-  std::size_t at = hash_pair(left, right) & mask;
-  while (pair_table_[at] != none) {
-    const Pair& pair = pairs_[pair_table_[at]];
-    if (pair.left == left && pair.right == right) return pair_table_[at];
-    at = (at + 1) & mask;
+  const std::size_t mask = new_table_.size() - 1;
+  for (std::size_t at = hash_pair(left, right) & mask; new_table_[at] != none; at = (at + 1) & mask) {
+    const Pair& pair = pairs_[new_table_[at]];
+    if (pair.left == left && pair.right == right) return new_table_[at];
   }
-  const auto id = static_cast<PairId>(pairs_.size());
-  pairs_.push_back({.left = left, .right = right});
-  pair_table_[at] = id;
-  if (2 * pairs_.size() > pair_table_.size()) grow_pair_table();
+  auto id = static_cast<PairId>(pairs_.size());
+  if (retired_.empty()) {
+    pairs_.emplace_back();
+  } else {
+    id = retired_.back();
+    retired_.pop_back();
+  }
+  pairs_[id] = {.left = left, .right = right};
+  new_pairs_.push_back(id);
+  if (2 * new_pairs_.size() <= new_table_.size()) {
+    place_in_table(id);
+  } else {
+    new_table_.assign(2 * new_table_.size(), none);
+    for (const PairId new_pair : new_pairs_) place_in_table(new_pair);
+  }
   return id;
 }
 
-void Segmentation::grow_pair_table() {
-  std::vector<PairId> larger(2 * pair_table_.size(), none);
-  const std::size_t mask = larger.size() - 1;
-  for (PairId id = 0; id < pairs_.size(); ++id) {
-    std::size_t at = hash_pair(pairs_[id].left, pairs_[id].right) & mask;
-    while (larger[at] != none) at = (at + 1) & mask;
-    larger[at] = id;
-  }
-  pair_table_ = std::move(larger);
+void Segmentation::place_in_table(PairId id) {
+  const std::size_t mask = new_table_.size() - 1;
+  std::size_t at = hash_pair(pairs_[id].left, pairs_[id].right) & mask;
+  while (new_table_[at] != none) at = (at + 1) & mask;
+  new_table_[at] = id;
 }
 
 }  // namespace heed::text

@@ -7,8 +7,9 @@
 // the array is its place in the text, so "occurs first" is "has the smaller number". A merge keeps the left
 // node, with the new symbol, and takes the right one out.
 //
-// Pairs: one per pair of symbols ever met, with its number of occurrences and a list of where they are,
-// threaded through the nodes in the order of the text. A node is in the list of the pair that it starts.
+// Pairs: the number of occurrences of each pair, and a list of where they are, threaded through the nodes in
+// the order of the text. A node is in the list of the pair that it starts. Pairs below the minimal frequency
+// are forgotten: they never come back.
 //
 // Queue: pairs by (frequency, first occurrence). An entry may promise too much, since a merge also destroys
 // occurrences of other pairs; it is corrected when it reaches the top. It never promises too little, because
@@ -62,14 +63,14 @@ class Segmentation {
     NodeId previous;  // neighbours within the word, or none
     NodeId next;
     std::uint32_t word;
-    PairId pair;           // that this node and the next one form
+    PairId pair;           // that this node and the next one form, none if it is forgotten
     NodeId previous_same;  // neighbours in the list of that pair's occurrences, or none
     NodeId next_same;
   };
 
   struct Pair {
-    Symbol left;
-    Symbol right;
+    Symbol left = 0;
+    Symbol right = 0;
     std::int64_t count = 0;
     NodeId first = none;  // of the list of occurrences
     NodeId last = none;
@@ -86,19 +87,22 @@ class Segmentation {
   };
 
   PairId find_or_add_pair(Symbol left, Symbol right);
-  void grow_pair_table();
+  void place_in_table(PairId id);
+  void finish_round();
   void add_occurrence(NodeId id);
   void remove_occurrence(NodeId id);
   void merge_at(NodeId id, Symbol symbol);
-  void enqueue(PairId id);
+  void enqueue_or_retire(PairId id);
 
   std::int64_t min_frequency_;
   std::vector<std::int64_t> word_counts_;
   std::vector<Node> nodes_;
   std::vector<Pair> pairs_;
-  std::vector<PairId> pair_table_;  // of pairs_: open addressing, linear probing, at most half full
-  std::priority_queue<QueueEntry> queue_;
-  PairId num_enqueued_ = 0;  // pairs from here on are not in the queue yet
+  std::vector<PairId> retired_;    // places in pairs_ to be used again
+  std::vector<PairId> new_pairs_;  // of this round
+  std::vector<PairId>
+      new_table_;  // new_pairs_ by symbols: open addressing, linear probing, at most half full
+  std::priority_queue<QueueEntry> queue_;  // at most one entry per pair
 };
 
 }  // namespace heed::text
