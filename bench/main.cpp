@@ -44,12 +44,13 @@ int run(int argc, char** argv) {
 
   // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
   // slow spell of a shared machine hits all alike.
-  std::vector<std::string> arguments = {
-      argv[0], "--benchmark_enable_random_interleaving=true",
-      "--benchmark_repetitions=" + std::to_string(repetitions),
-      "--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME,
-      "--benchmark_filter=" + (quick && filter == ".*" ? "-.*10MB.*" : filter)};
+  const std::string selected = quick && filter == ".*" ? "-.*10MB.*" : filter;
+  std::vector<std::string> arguments = {argv[0], "--benchmark_enable_random_interleaving=true"};
+  arguments.push_back("--benchmark_repetitions=" + std::to_string(repetitions));
+  arguments.emplace_back("--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME);
+  arguments.push_back("--benchmark_filter=" + selected);
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size());
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   int count = static_cast<int>(pointers.size());
   benchmark::Initialize(&count, pointers.data());

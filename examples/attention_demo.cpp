@@ -171,9 +171,7 @@ int run(const Options& options) {
   return passed && sums.passed ? 0 : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int program(int argc, char** argv) {
   Options options;
   CLI::App app{
       "Shows a text on its way to attention weights, and proves that the future stays unseen.\n"
@@ -193,5 +191,12 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "blocks", "ascii", "color"}))
       ->capture_default_str();
   app.add_flag("--no-mask", options.no_mask, "let every token see every token");
-  return demo::run_program("attention_demo", app, argc, argv, [&] { return run(options); });
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
+  return run(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return demo::guarded("attention_demo", [&] { return program(argc, argv); });
 }

@@ -100,9 +100,7 @@ int run(const Options& options) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int program(int argc, char** argv) {
   Options options;
   CLI::App app("Learns byte-pair encoding step by step, then encodes and decodes texts.");
   auto* load =
@@ -116,8 +114,13 @@ int main(int argc, char** argv) {
   app.add_option("--text", options.texts, "text to encode (default: two examples)")->expected(1)->take_all();
   app.add_option("--save", options.save_file, "write the tokenizer to this file");
   app.add_option("--merges", options.shown_merges, "how many merges to print")->capture_default_str();
-  return demo::run_program("bpe_demo", app, argc, argv, [&] {
-    if (options.texts.empty()) options.texts = {"the quick brown fox", "the fox is here!"};
-    return run(options);
-  });
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
+  if (options.texts.empty()) options.texts = {"the quick brown fox", "the fox is here!"};
+  return run(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return demo::guarded("bpe_demo", [&] { return program(argc, argv); });
 }

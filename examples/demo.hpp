@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,16 +72,21 @@ class ProgressBar {
   Clock::time_point drawn_;
 };
 
-/// Parses the arguments, runs the program, and turns every exception into a message and exit code 1.
-template <class Run>
-int run_program(const char* name, CLI::App& app, int argc, char** argv, Run run) {
+/// Parses the arguments. The exit code, if the program is to end here: after --help or wrong arguments.
+inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
+  return std::nullopt;
+}
+
+/// Runs a whole program, and turns every exception into a message and exit code 1.
+template <class Program>
+int guarded(const char* name, Program program) noexcept {
   try {
-    const int code = run();
+    const int code = program();
     std::cout.flush();
     if (!std::cout) throw heed::FileError("standard output cannot be written");
     return code;

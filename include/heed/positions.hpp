@@ -27,7 +27,8 @@ class SinusoidalPositions {
     for (Index j = 0; j < d_model; ++j) {
       // In double even for float: at position 10000 a float angle would be off by 1e-3.
       using Angle = std::conditional_t<(sizeof(Scalar) > sizeof(double)), long double, double>;
-      const Angle wavelength = pow(Angle(10000), Angle(j / 2 * 2) / Angle(d_model));
+      const Index even = j - j % 2;
+      const Angle wavelength = pow(Angle(10000), Angle(even) / Angle(d_model));
       for (Index p = 0; p < max_len; ++p) {
         const Angle angle = Angle(p) / wavelength;
         table_(p, j) = static_cast<Scalar>(j % 2 == 0 ? sin(angle) : cos(angle));

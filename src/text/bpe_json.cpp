@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/error.hpp"
-#include "text/quote.hpp"
+#include "io/quote.hpp"
 #include "text/utf8.hpp"
 
 namespace heed::text {
 namespace {
+
+using io::quote;
 
 // What the file says, before it is believed.
 struct RawFile {

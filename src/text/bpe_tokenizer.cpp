@@ -1,11 +1,13 @@
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "heed/bpe.hpp"
 #include "heed/error.hpp"
+#include "io/file.hpp"
 #include "text/bpe_json.hpp"
 #include "text/bpe_tables.hpp"
-#include "text/files.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 
@@ -90,15 +92,19 @@ BpeTokenizer BpeTokenizer::from_json(std::string_view json) {
 }
 
 void BpeTokenizer::save(const std::filesystem::path& path) const {
-  text::write_file_atomically(path, to_json());
+  const std::string json = to_json();
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(json));
+  io::replace_file(path, std::span(&bytes, 1));
 }
 
 BpeTokenizer BpeTokenizer::load(const std::filesystem::path& path) {
-  const std::string json = text::read_file(path);
+  io::InputFile file(path);
+  std::string json(file.size(), '\0');
+  file.read(std::as_writable_bytes(std::span(json)));
   try {
     return from_json(json);
   } catch (const FileError& error) {
-    throw_file_error(text::display(path) + ": " + error.what());
+    throw_file_error(io::quote_path(path) + ": " + error.what());
   }
 }
 
