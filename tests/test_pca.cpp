@@ -108,11 +108,13 @@ TEST_CASE("the largest coefficient of each component is positive, whatever the s
 }
 
 TEST_CASE("among coefficients equal but for rounding the first one decides the sign") {
-  MatrixXd points(3, 3);
-  points << -1, 1, -1, 0, 0, 0, 1, -1, 1;
-  for (const double nudge : {0.0, 1e-15, -1e-15}) {
-    points(0, 1) = 1 + nudge;
+  // the second coefficient is larger than the first by less than rounding is allowed, and of the other sign
+  for (const double nudge : {0.0, 0x1p-48, -0x1p-48}) {
+    const Eigen::RowVector3d direction(1, -(1 + nudge), 1);
+    MatrixXd points(3, 3);
+    points << -direction, 0 * direction, direction;
     CHECK(heed::pca(points, 1).components(0, 0) > 0.5);
+    CHECK(heed::pca(-points, 1).components(0, 0) > 0.5);
   }
 }
 
