@@ -20,6 +20,7 @@
 #include "heed/heat_map.hpp"
 #include "heed/pca.hpp"
 #include "heed/plot.hpp"
+#include "heed/positions.hpp"
 #include "heed/terminal.hpp"
 
 namespace {
@@ -70,15 +71,6 @@ Eigen::MatrixXd causal_weights(Index length) {
   return weights;
 }
 
-// sin and cos of the position at wavelengths from 2 pi to 10000 * 2 pi, in turn (Vaswani et al. 2017,
-// section 3.5).
-Eigen::MatrixXd sinusoidal_positions(Index length, Index d_model) {
-  return Eigen::MatrixXd::NullaryExpr(length, d_model, [d_model](Index position, Index i) {
-    const double angle = at(position) / std::pow(10000.0, at(i - i % 2) / at(d_model));
-    return i % 2 == 0 ? std::sin(angle) : std::cos(angle);
-  });
-}
-
 void show_weights(const Look& look) {
   HeatMapOptions options = look.heat_map("Causal weights: who (row) looks at whom (column)");
   options.row_labels = options.col_labels = {"The", "cat", "sat", "on", "日本", "de", "👍", "naïve", "mat"};
@@ -89,7 +81,7 @@ void show_positions(const Look& look) {
   HeatMapOptions options = look.heat_map("Sinusoidal positions: 24 positions (rows), 32 dimensions");
   options.index_labels = true;
   options.ascii_cells = heed::AsciiCells::ramp;
-  std::cout << heed::heat_map(sinusoidal_positions(24, 32), options) << '\n';
+  std::cout << heed::heat_map(heed::SinusoidalPositions<double>(24, 32).table(), options) << '\n';
 }
 
 // A matrix that is never stored: a band of strong links, and one single entry far off it.
