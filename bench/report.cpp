@@ -182,10 +182,18 @@ std::string json(const std::vector<Cell>& cells, const std::map<std::string, Sam
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
-    list.push_back({{"name", name},
-                    {"milliseconds", median(s.milliseconds)},
-                    {"spread", spread(s.milliseconds)},
-                    {"megabytes_per_second", median(s.bytes_per_second) * 1e-6}});
+    // The same keys as a cell of attention, so that a program can read all objects alike.
+    nlohmann::ordered_json object = {{"name", name}};
+    for (const char* key : {"scalar", "isa", "threads", "batch", "heads", "kv_heads", "query_len", "kv_len",
+                            "head_dim", "value_dim", "causal", "milliseconds", "spread", "gflops",
+                            "peak_gflops", "peak_fraction", "against_naive", "against_eigen", "max_error"}) {
+      object[key] = nullptr;
+    }
+    object["threads"] = 1;
+    object["milliseconds"] = median(s.milliseconds);
+    object["spread"] = spread(s.milliseconds);
+    object["megabytes_per_second"] = median(s.bytes_per_second) * 1e-6;
+    list.push_back(object);
   }
   return list.dump(1) + "\n";
 }

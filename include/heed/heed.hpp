@@ -1,22 +1,31 @@
 #pragma once
 
-// Everything, in the order in which data flows: text, tokens, vectors, attention, pictures.
+// Everything, in the order in which data flows: text, tokens, vectors, attention, properties, pictures.
 
-#include "heed/attention.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/bpe.hpp"
-#include "heed/embedding.hpp"
-#include "heed/executor.hpp"
-#include "heed/heat_map.hpp"
-#include "heed/isa.hpp"
-#include "heed/mask.hpp"
-#include "heed/matrix_product.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/pca.hpp"
-#include "heed/plot.hpp"
-#include "heed/positions.hpp"
-#include "heed/probe.hpp"
-#include "heed/random.hpp"
-#include "heed/reference.hpp"
-#include "heed/safetensors.hpp"
+// clang-format off
 #include "heed/version.hpp"
+#include "heed/error.hpp"
+
+#include "heed/bpe.hpp"
+
+#include "heed/random.hpp"
+#include "heed/embedding.hpp"
+#include "heed/positions.hpp"
+
+#include "heed/isa.hpp"
+#include "heed/executor.hpp"
+#include "heed/mask.hpp"
+#include "heed/attention_plan.hpp"
+#include "heed/attention.hpp"
+#include "heed/reference.hpp"
+#include "heed/matrix_product.hpp"
+#include "heed/multi_head_attention_plan.hpp"
+#include "heed/multi_head_attention.hpp"
+
+#include "heed/probe.hpp"
+
+#include "heed/heat_map.hpp"
+#include "heed/plot.hpp"
+#include "heed/pca.hpp"
+#include "heed/safetensors.hpp"
+// clang-format on

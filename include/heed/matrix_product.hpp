@@ -20,9 +20,9 @@ template <class Scalar>
 void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out,
               Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
-    Workspace workspace(
-        product_workspace_bytes<Scalar>(b.rows, b.cols, executor != nullptr ? executor->concurrency() : 1));
-    run_product(a, b, out, workspace.data(), executor);
+    const Index threads = executor != nullptr ? executor->concurrency() : 1;
+    Workspace workspace(product_workspace_bytes<Scalar>(b.rows, b.cols, threads));
+    run_product(a, b, out, workspace.data(), threads, executor);
   } else {
     reference::matrix_product(a, b, out);
   }

@@ -8,6 +8,7 @@
 
 #include "heed/attention.hpp"
 #include "heed/matrix_product.hpp"
+#include "heed/multi_head_attention_plan.hpp"
 #include "heed/random.hpp"
 
 namespace heed {
@@ -35,23 +36,24 @@ struct ProjectionWeights {
   MatrixView<const Scalar> w_o;  // (num_heads * value_dim) x d_out
 };
 
+/// The sizes of the layer; throws ShapeError if the weights do not fit each other and x, or cannot be split
+/// into heads.
 template <class Scalar>
-void check_layer(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
-                 const LayerOptions& options) {
+LayerShape layer_shape(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
+                       const LayerOptions& options) {
   if (num_heads < 1)
     throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
-  const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, Index rows,
-                               const std::string& why) {
+  const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, const auto& other,
+                               const char* other_name, Index rows) {
     if (matrix.rows != rows) {
       throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", it needs " + std::to_string(rows) +
-                        " rows, as " + why);
+                        " rows, as " + other_name + " is " + size_of(other));
     }
   };
-  const std::string as_x = "x is " + size_of(x);
-  require_rows(w.w_q, "w_q", x.cols, as_x);
-  require_rows(w.w_k, "w_k", x.cols, as_x);
-  require_rows(w.w_v, "w_v", x.cols, as_x);
-  require_rows(w.w_o, "w_o", w.w_v.cols, "w_v is " + size_of(w.w_v));
+  require_rows(w.w_q, "w_q", x, "x", x.cols);
+  require_rows(w.w_k, "w_k", x, "x", x.cols);
+  require_rows(w.w_v, "w_v", x, "x", x.cols);
+  require_rows(w.w_o, "w_o", w.w_v, "w_v", w.w_v.cols);
   if (w.w_q.cols != w.w_k.cols) throw_shape_error("w_q is " + size_of(w.w_q) + ", w_k is " + size_of(w.w_k));
   const auto require_heads = [&](const MatrixView<const Scalar>& matrix, const char* name) {
     if (matrix.cols == 0 || matrix.cols % num_heads != 0) {
@@ -62,43 +64,66 @@ void check_layer(const MatrixView<const Scalar>& x, const ProjectionWeights<Scal
   };
   require_heads(w.w_q, "w_q");
   require_heads(w.w_v, "w_v");
-  const Index seq_len = per_sequence(x.rows, options.batch_size, "x");
-  options.mask.check_bias(seq_len, seq_len);
-  (void)options.mask.query_offset(seq_len, seq_len);
-  (void)options.mask.template bias_as<Scalar>();
+  LayerShape shape;
+  shape.batch_size = options.batch_size;
+  shape.seq_len = per_sequence(x.rows, options.batch_size, "x");
+  shape.d_in = x.cols;
+  shape.d_out = w.w_o.cols;
+  shape.num_heads = num_heads;
+  shape.head_dim = w.w_q.cols / num_heads;
+  shape.value_dim = w.w_v.cols / num_heads;
+  return shape;
+}
+
+/// Scalars without kernels: the same steps with the loops of reference.hpp.
+template <class Scalar>
+void run_layer_on_loops(const LayerShape& shape, const Mask& mask, const LayerTensors<Scalar>& tensors) {
+  const AttentionShape attention{shape.batch_size, shape.num_heads, shape.num_heads, shape.seq_len,
+                                 shape.seq_len,    shape.head_dim,  shape.value_dim};
+  check_attention(attention, mask, std::nullopt);
+  (void)mask.template bias_as<Scalar>();
+  check_layer_tensors(shape, tensors);
+  Matrix<Scalar> query(tensors.x.rows, tensors.w_q.cols);
+  Matrix<Scalar> key(tensors.x.rows, tensors.w_k.cols);
+  Matrix<Scalar> value(tensors.x.rows, tensors.w_v.cols);
+  Matrix<Scalar> heads(tensors.x.rows, tensors.w_v.cols);
+  reference::matrix_product(tensors.x, tensors.w_q, mutable_view(query));
+  reference::matrix_product(tensors.x, tensors.w_k, mutable_view(key));
+  reference::matrix_product(tensors.x, tensors.w_v, mutable_view(value));
+  AttentionTensors<Scalar> parts;
+  parts.query = view(query);
+  parts.key = view(key);
+  parts.value = view(value);
+  parts.out = tensors.heads.data != nullptr ? tensors.heads : mutable_view(heads);
+  parts.weights = tensors.weights;
+  reference::attention(attention, mask, std::nullopt, parts);
+  reference::matrix_product(MatrixView<const Scalar>(parts.out), tensors.w_o, tensors.out);
 }
 
 template <class Scalar>
 Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
                        const LayerOptions& options, MultiHeadAttentionResult<Scalar>* result) {
-  check_layer(x, w, num_heads, options);
-  Matrix<Scalar> query(x.rows, w.w_q.cols);
-  Matrix<Scalar> key(x.rows, w.w_k.cols);
-  Matrix<Scalar> value(x.rows, w.w_v.cols);
-  multiply(x, w.w_q, mutable_view(query), options.executor);
-  multiply(x, w.w_k, mutable_view(key), options.executor);
-  multiply(x, w.w_v, mutable_view(value), options.executor);
-
-  // Head h reads columns [h * head_dim, (h + 1) * head_dim) of query, key and value where they are: no split,
-  // no transpose.
-  AttentionOptions attention;
-  attention.mask = options.mask;
-  attention.num_heads = num_heads;
-  attention.batch_size = options.batch_size;
-  attention.executor = options.executor;
-  Matrix<Scalar> heads;
-  if (result != nullptr) {
-    AttentionResult<Scalar> attended =
-        scaled_dot_product_attention_with_weights(query, key, value, attention);
-    heads = std::move(attended.out);
-    result->weights = std::move(attended.weights);
-  } else {
-    heads = scaled_dot_product_attention(query, key, value, attention);
-  }
-
+  const LayerShape shape = layer_shape(x, w, num_heads, options);
   Matrix<Scalar> out(x.rows, w.w_o.cols);
-  multiply(MatrixView<const Scalar>(view(heads)), w.w_o, mutable_view(out), options.executor);
-  if (result != nullptr) result->heads = std::move(heads);
+  LayerTensors<Scalar> tensors{x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out), {}, {}};
+  if (result != nullptr) {
+    result->weights.batch_size = shape.batch_size;
+    result->weights.num_heads = num_heads;
+    result->weights.query_len = shape.seq_len;
+    result->weights.stacked.resize(x.rows * num_heads, shape.seq_len);
+    result->heads.resize(x.rows, w.w_v.cols);
+    tensors.weights = mutable_view(result->weights.stacked);
+    tensors.heads = mutable_view(result->heads);
+  }
+  if constexpr (has_kernels<Scalar>) {
+    const MultiHeadAttentionPlan<Scalar> plan(
+        shape, options.mask, options.executor != nullptr ? options.executor->concurrency() : 1);
+    plan.check(tensors);
+    Workspace workspace(plan.workspace_bytes());
+    plan.run(tensors, workspace.data(), options.executor);
+  } else {
+    run_layer_on_loops(shape, options.mask, tensors);
+  }
   return out;
 }
 

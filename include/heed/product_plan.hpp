@@ -18,10 +18,11 @@ std::size_t product_workspace_bytes(Index depth, Index cols, Index threads = 1);
 
 /// out = a * b, for float and double, with the engine's own kernel: an element's bits depend on its row of a
 /// and its column of b alone, not on how many rows there are, on strides or on threads. The views are as
-/// check_product wants them; workspace has product_workspace_bytes(b.rows, b.cols, executor ?
-/// executor->concurrency() : 1) bytes, aligned to Workspace::alignment.
+/// check_product wants them; workspace has product_workspace_bytes(b.rows, b.cols, threads) bytes, aligned to
+/// Workspace::alignment. At most `threads` tasks are given to the executor; without one, the calling thread
+/// works alone. Allocates nothing and locks nothing itself.
 template <class T>
 void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Executor* executor = nullptr) noexcept;
+                 Index threads = 1, Executor* executor = nullptr) noexcept;
 
 }  // namespace heed

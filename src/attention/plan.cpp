@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <string>
 
+#include "attention/check.hpp"
 #include "heed/attention_plan.hpp"
 #include "heed/error.hpp"
 #include "heed/workspace.hpp"
@@ -11,53 +11,13 @@
 
 namespace heed {
 
-namespace {
-
-std::string count_of(Index n, const char* singular) {
-  return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
-}
-
-void require_not_negative(Index value, const char* name) {
-  if (value < 0)
-    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
-}
-
-void require_positive(Index value, const char* name) {
-  if (value < 1)
-    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
-}
-
-void require_product(Index a, Index b, const char* what) {
-  if (a != 0 && b > std::numeric_limits<Index>::max() / a) {
-    throw_shape_error(std::string(what) + " overflows: " + std::to_string(a) + " times " + std::to_string(b));
-  }
-}
-
-/// Throws unless the view is rows x cols. `because` makes the words of the message, and is called only for
-/// one.
-template <class T, class Because>
-void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, Because because) {
-  if (view.rows != rows || view.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
-                      std::to_string(rows) + " x " + std::to_string(cols));
-  }
-}
-
-template <class A, class B>
-void require_apart(const MatrixView<A>& written, const char* written_name, const MatrixView<B>& other,
-                   const char* other_name) {
-  if (overlap(written, other)) {
-    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
-                         " (" + size_of(other) + ") in memory");
-  }
-}
-
-template <class T>
-bool wanted(const MatrixView<T>& view) {
-  return view.rows != 0 || view.cols != 0;
-}
-
-}  // namespace
+using detail::count_of;
+using detail::require_apart;
+using detail::require_not_negative;
+using detail::require_positive;
+using detail::require_product;
+using detail::require_size;
+using detail::wanted;
 
 void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale) {
   require_not_negative(shape.batch_size, "batch_size");

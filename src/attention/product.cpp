@@ -47,7 +47,7 @@ std::size_t product_workspace_bytes(Index depth, Index cols, Index threads) {
 
 template <class T>
 void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Executor* executor) noexcept {
+                 Index threads, Executor* executor) noexcept {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
   struct Shared {
     MatrixView<const T> a;
@@ -78,12 +78,12 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
   } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows),
            0};
   shared.items = shared.row_blocks * ceil_div(out.cols, kernels.product_cols);
-  if (executor == nullptr || shared.items <= 1) {
+  if (executor == nullptr || threads <= 1 || shared.items <= 1) {
     for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
     return;
   }
   executor->run(
-      std::min(executor->concurrency(), shared.items),
+      std::min(threads, shared.items),
       [](void* context, Index thread) {
         auto& s = *static_cast<Shared*>(context);
         std::byte* const own =
@@ -100,9 +100,9 @@ template void check_product(MatrixView<const long double>, MatrixView<const long
                             MatrixView<long double>);
 template std::size_t product_workspace_bytes<float>(Index, Index, Index);
 template std::size_t product_workspace_bytes<double>(Index, Index, Index);
-template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*,
+template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Index,
                           Executor*) noexcept;
 template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*,
-                          Executor*) noexcept;
+                          Index, Executor*) noexcept;
 
 }  // namespace heed

@@ -26,20 +26,20 @@ inline void pack_panel(Strided<const T> b, Index depth, Index width, Index fille
     }
     return;
   }
-  if (b.row_stride == 1 && filled == width) {
+  if (b.row_stride == 1 && depth >= lanes) {
     // Columns are contiguous (keys stored by rows, read as key^T): transpose lanes x lanes blocks in
-    // registers.
-    Index k = 0;
-    for (; k + lanes <= depth; k += lanes) {
+    // registers. The last block may overlap the one before it, and writes the same there.
+    for (Index next = 0; next < depth; next += lanes) {
+      const Index k = min_of(next, depth - lanes);
       for (Index col = 0; col < width; col += lanes) {
         packet::PacketBlock<Packet<T>, lanes> square;
-        for (int i = 0; i < lanes; ++i) square.packet[i] = load(b.data + k + (col + i) * b.col_stride);
+        for (int i = 0; i < lanes; ++i) {
+          square.packet[i] =
+              col + i < filled ? load(b.data + k + (col + i) * b.col_stride) : broadcast<T>(T(0));
+        }
         packet::ptranspose(square);
         for (int i = 0; i < lanes; ++i) store(out + (k + i) * width + col, square.packet[i]);
       }
-    }
-    for (; k < depth; ++k) {
-      for (Index col = 0; col < width; ++col) out[k * width + col] = b.data[k + col * b.col_stride];
     }
     return;
   }

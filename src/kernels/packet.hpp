@@ -101,15 +101,23 @@ inline Packet<T> broadcast(T x) {
   return packet::pset1<Packet<T>>(x);
 }
 
-// Lanes below count keep x, the others become fill.
+/// A packet of all-ones bits, then a packet of zeros: read at an offset, it selects the first lanes.
+template <class T>
+struct LaneMask {
+  typename FloatTraits<T>::Bits bits[2 * kLanes<T>];
+
+  constexpr LaneMask() : bits{} {
+    for (int i = 0; i < kLanes<T>; ++i) bits[i] = ~typename FloatTraits<T>::Bits{0};
+  }
+};
+template <class T>
+inline constexpr LaneMask<T> kLaneMask;
+
+/// Lanes below count (0 ... kLanes) keep x, the others become fill.
 template <class T>
 inline Packet<T> keep_first(const Packet<T>& x, Index count, T fill) {
-  using Bits = typename FloatTraits<T>::Bits;
-  constexpr int lanes = kLanes<T>;
-  alignas(64) Bits mask[lanes];
-  for (int i = 0; i < lanes; ++i) mask[i] = i < count ? ~Bits{0} : Bits{0};
   Packet<T> selector;
-  __builtin_memcpy(&selector, mask, sizeof(selector));
+  __builtin_memcpy(&selector, kLaneMask<T>.bits + kLanes<T> - count, sizeof(selector));
   return packet::pselect(selector, x, broadcast<T>(fill));
 }
 

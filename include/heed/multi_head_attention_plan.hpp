@@ -1,0 +1,81 @@
+#pragma once
+
+// Plan once, run many times: a whole layer of multi-head self-attention, on views instead of Eigen matrices.
+
+#include <cstddef>
+#include <string>
+
+#include "heed/attention_plan.hpp"
+#include "heed/executor.hpp"
+#include "heed/mask.hpp"
+#include "heed/view.hpp"
+
+namespace heed {
+
+/// The sizes of one layer. Sequences of equal length are stacked in the rows of x.
+struct LayerShape {
+  Index batch_size = 1;
+  Index seq_len = 0;
+  Index d_in = 0;   // columns of x
+  Index d_out = 0;  // columns of out
+  Index num_heads = 1;
+  Index head_dim = 0;
+  Index value_dim = 0;
+};
+
+/// What one run reads and writes.
+template <class T>
+struct LayerTensors {
+  MatrixView<const T> x;    // (batch_size * seq_len) x d_in
+  MatrixView<const T> w_q;  // d_in x (num_heads * head_dim)
+  MatrixView<const T> w_k;  // d_in x (num_heads * head_dim)
+  MatrixView<const T> w_v;  // d_in x (num_heads * value_dim)
+  MatrixView<const T> w_o;  // (num_heads * value_dim) x d_out
+  MatrixView<T> out;        // (batch_size * seq_len) x d_out
+  MatrixView<T> weights;    // (batch_size * num_heads * seq_len) x seq_len, or left empty: not wanted
+  MatrixView<T>
+      heads;  // (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o, or left empty
+};
+
+/// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
+template <class T>
+void check_layer_tensors(const LayerShape& shape, const LayerTensors<T>& tensors);
+
+/// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o, with q = x w_q, k = x w_k,
+/// v = x w_v (Vaswani et al. 2017, section 3.2.2). T is float or double. The same bits as AttentionPlan
+/// promises.
+template <class T>
+class MultiHeadAttentionPlan {
+ public:
+  /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes
+  /// or the mask make no sense.
+  explicit MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask = {}, Index threads = 1);
+
+  const LayerShape& shape() const noexcept { return shape_; }
+
+  /// Scratch memory of one run, exact: query, key, value and heads, and the tiles of each thread.
+  std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
+
+  /// Throws as check_layer_tensors does.
+  void check(const LayerTensors<T>& tensors) const { check_layer_tensors(shape_, tensors); }
+
+  /// Runs on the calling thread, or on the executor's, as many tasks at once as the plan has threads. The
+  /// tensors are as check() wants them; workspace has workspace_bytes() bytes, aligned to
+  /// Workspace::alignment, and serves one run at a time. Allocates nothing and locks nothing itself.
+  void run(const LayerTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
+
+  /// The steps, the attention's plan and the bytes, for people.
+  std::string to_string() const;
+
+ private:
+  LayerShape shape_;
+  AttentionPlan<T> attention_;
+  std::size_t buffer_bytes_;  // of query, key, value and heads, each on a cache line of its own
+  std::size_t workspace_bytes_;
+  Index threads_;
+};
+
+extern template class MultiHeadAttentionPlan<float>;
+extern template class MultiHeadAttentionPlan<double>;
+
+}  // namespace heed

@@ -1,0 +1,59 @@
+#pragma once
+
+// Checks of sizes, shared by the plans. The words of a message are made only for an error.
+
+#include <limits>
+#include <string>
+
+#include "heed/error.hpp"
+#include "heed/view.hpp"
+
+namespace heed::detail {
+
+inline std::string count_of(Index n, const char* singular) {
+  return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
+}
+
+inline void require_not_negative(Index value, const char* name) {
+  if (value < 0) {
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
+  }
+}
+
+inline void require_positive(Index value, const char* name) {
+  if (value < 1)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
+}
+
+/// Throws if a * b, both not negative, is no Index.
+inline void require_product(Index a, Index b, const char* what) {
+  if (a != 0 && b > std::numeric_limits<Index>::max() / a) {
+    throw_shape_error(std::string(what) + " overflows: " + std::to_string(a) + " times " + std::to_string(b));
+  }
+}
+
+/// Throws unless the view is rows x cols. `because` makes the reason: "2 sequences of 3 keys".
+template <class T, class Because>
+void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, Because because) {
+  if (view.rows != rows || view.cols != cols) {
+    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
+                      std::to_string(rows) + " x " + std::to_string(cols));
+  }
+}
+
+template <class A, class B>
+void require_apart(const MatrixView<A>& written, const char* written_name, const MatrixView<B>& other,
+                   const char* other_name) {
+  if (overlap(written, other)) {
+    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
+                         " (" + size_of(other) + ") in memory");
+  }
+}
+
+/// An optional result that was asked for; asked for with no rows or no columns, it is still checked.
+template <class T>
+bool wanted(const MatrixView<T>& view) {
+  return view.rows != 0 || view.cols != 0;
+}
+
+}  // namespace heed::detail
