@@ -110,6 +110,16 @@ void flush_directory(const std::filesystem::path& path) {
   }
 }
 
+/// The file that a symbolic link leads to, so that the link stays and its file is replaced; else the path
+/// itself.
+std::filesystem::path followed(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  if (error) fail("cannot follow", path, error.value());
+  return target;
+}
+
 /// The permissions of the regular file at `path`, or nothing if there is no file.
 std::optional<mode_t> mode_of_existing(const std::filesystem::path& path) {
   struct stat status {};
@@ -172,8 +182,9 @@ void InputFile::read(std::span<std::byte> destination) {
 
 void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   refuse_embedded_zero(path);
-  const std::optional<mode_t> old_mode = mode_of_existing(path);
-  TemporaryFile file(path, 0666);
+  const std::filesystem::path target = followed(path);
+  const std::optional<mode_t> old_mode = mode_of_existing(target);
+  TemporaryFile file(target, 0666);
   if (old_mode) {
     file.set_mode(*old_mode);
   }
@@ -181,7 +192,7 @@ void replace_file(const std::filesystem::path& path, std::span<const std::span<c
     file.write(part);
   }
   file.rename_to_target();
-  flush_directory(path);
+  flush_directory(target);
 }
 
 }  // namespace heed::io
