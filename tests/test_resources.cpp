@@ -1,0 +1,149 @@
+// What a run may not do: allocate memory, take a lock, or need memory that grows with the lengths. Counted,
+// by standing in for the functions that would be called.
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "catch.hpp"
+#include "heed/multi_head_attention.hpp"
+#include "helpers.hpp"
+
+namespace {
+
+std::atomic<long> allocations{0};
+std::atomic<long> locks{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return counted(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+// The sanitizers stand in for this one themselves.
+#if !defined(HEED_SANITIZED)
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  using Lock = int (*)(pthread_mutex_t*);
+  static const Lock next = reinterpret_cast<Lock>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  ++locks;
+  return next(mutex);
+}
+#endif
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+
+struct Counted {
+  long allocations;
+  long locks;
+};
+
+template <class F>
+Counted count(F&& f) {
+  const long allocated = allocations;
+  const long locked = locks;
+  f();
+  return {allocations - allocated, locks - locked};
+}
+
+}  // namespace
+
+TEST_CASE("the counters count") {
+  CHECK(count([] { std::vector<int>(100).swap(*std::make_unique<std::vector<int>>()); }).allocations == 2);
+#if !defined(HEED_SANITIZED)
+  CHECK(count([] {
+          ThreadPool pool(2);
+          pool.run(
+              8, [](void*, Index) {}, nullptr);
+        }).locks > 0);
+#endif
+}
+
+TEMPLATE_TEST_CASE("a run of attention allocates nothing and takes no lock", "", float, double) {
+  const AttentionShape s{2, 4, 2, 150, 150, 20, 12};
+  const auto in = random_inputs<TestType>(s, 1);
+  Matrix<TestType> out(300, 48);
+  Matrix<TestType> weights(2 * 4 * 150, 150);
+  Matrix<TestType> logsumexp(300, 4);
+  Matrix<TestType> added = Matrix<TestType>::Zero(150, 150);
+  for (const Mask& mask : {Mask(), causal(), causal() & bias(added)}) {
+    const AttentionPlan<TestType> plan(s, mask);
+    Workspace workspace(plan.workspace_bytes());
+    AttentionTensors<TestType> tensors;
+    tensors.query = view(in.query);
+    tensors.key = view(in.key);
+    tensors.value = view(in.value);
+    tensors.out = mutable_view(out);
+    const Counted plain = count([&] { plan.run(tensors, workspace.data()); });
+    CHECK(plain.allocations == 0);
+    CHECK(plain.locks == 0);
+    tensors.weights = mutable_view(weights);
+    tensors.logsumexp = mutable_view(logsumexp);
+    const Counted full = count([&] { plan.run(tensors, workspace.data()); });
+    CHECK(full.allocations == 0);
+    CHECK(full.locks == 0);
+  }
+}
+
+TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives the layer's bits", "", float,
+                   double) {
+  Random random(2);
+  const MultiHeadAttention<TestType> layer(24, 3, random);
+  const Matrix<TestType> x = random_matrix<TestType>(2 * 40, 24, 3);
+  LayerOptions options;
+  options.mask = causal();
+  options.batch_size = 2;
+  const Matrix<TestType> expected = layer.forward(x, options);
+  Matrix<TestType> out(80, 24);
+  const MultiHeadAttentionPlan<TestType> plan({2, 40, 24, 24, 3, 8, 8}, causal());
+  const std::size_t bytes = plan.workspace_bytes();
+  Workspace workspace(bytes + Workspace::alignment);
+  std::memset(workspace.data(), 0xFF,
+              bytes + Workspace::alignment);  // NaN wherever it is read before it is written
+  const LayerTensors<TestType> tensors{
+      view(x), view(layer.w_q), view(layer.w_k), view(layer.w_v), view(layer.w_o), mutable_view(out), {}, {}};
+  plan.check(tensors);
+  const Counted run = count([&] { plan.run(tensors, workspace.data()); });
+  CHECK(run.allocations == 0);
+  CHECK(run.locks == 0);
+  CHECK(same_bits(out, expected));
+  const auto* guard = static_cast<const unsigned char*>(workspace.data()) + bytes;
+  for (std::size_t i = 0; i < Workspace::alignment; ++i) REQUIRE(guard[i] == 0xFF);
+  CHECK(contains(plan.to_string(), std::to_string(bytes) + " bytes"));
+
+  auto wrong = tensors;
+  wrong.w_k.cols = 23;
+  CHECK(contains(message_of<ShapeError>([&] { plan.check(wrong); }), "w_k is 24 x 23"));
+  wrong = tensors;
+  wrong.out.data = const_cast<TestType*>(x.data());
+  CHECK(
+      contains(message_of<ArgumentError>([&] { plan.check(wrong); }), "out (80 x 24) overlaps x (80 x 24)"));
+}
