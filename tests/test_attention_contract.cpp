@@ -1,6 +1,7 @@
 // The edges of the contract: empty rows, poison behind the mask, NaN that must show, lengths of zero, and
 // errors that name the sizes.
 
+#include <algorithm>
 #include <array>
 
 #include "catch.hpp"
@@ -256,6 +257,75 @@ TEST_CASE("an option with a senseless value is an exception that says so") {
   CHECK(contains(message_of<ArgumentError>([&] { run(options); }), "bias has another scalar type"));
 }
 
+TEMPLATE_TEST_CASE("zeros come out as +0 and NaN as the one quiet NaN, whatever sign and payload went in", "",
+                   float, double) {
+  const AttentionShape s{1, 1, 1, 20, 150, 8, 21};
+  auto in = random_inputs<TestType>(s, 14);
+  in.value.setConstant(TestType(-0.0));
+  // Products with weights that underflow: the sum is a negative zero until it is settled.
+  in.value.row(3).setConstant(-std::numeric_limits<TestType>::denorm_min());
+  in.value.col(2).setConstant(-kNaN<TestType>);
+  auto clean = in;
+  clean.value.col(2).setConstant(kNaN<TestType>);
+  for (const Mask& mask : {Mask(), causal() & bottom_right()}) {
+    const auto out = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, mask));
+    for (Index i = 0; i < s.query_len; ++i) {
+      CHECK(std::isnan(out(i, 2)));
+      CHECK_FALSE(std::signbit(out(i, 2)));
+      for (const Index c : {Index{0}, Index{20}}) {
+        CHECK(out(i, c) == 0);
+        CHECK_FALSE(std::signbit(out(i, c)));
+      }
+    }
+    CHECK(same_bits(out,
+                    scaled_dot_product_attention(clean.query, clean.key, clean.value, options_for(s, mask))));
+  }
+}
+
+TEST_CASE("weights and logsumexp are checked like out") {
+  const AttentionShape s{2, 3, 3, 4, 5, 6, 7};
+  const auto in = random_inputs<double>(s, 15);
+  Matrix<double> out(8, 21);
+  Matrix<double> weights(24, 5);
+  Matrix<double> logsumexp(8, 3);
+  const AttentionPlan<double> plan(s);
+  AttentionTensors<double> good;
+  good.query = view(in.query);
+  good.key = view(in.key);
+  good.value = view(in.value);
+  good.out = mutable_view(out);
+  good.weights = mutable_view(weights);
+  good.logsumexp = mutable_view(logsumexp);
+  CHECK(message_of<Error>([&] { plan.check(good); }) == "nothing");
+  const auto shape_message = [&](auto change) {
+    auto tensors = good;
+    change(tensors);
+    return message_of<ShapeError>([&] { plan.check(tensors); });
+  };
+  CHECK(contains(shape_message([](auto& t) { t.weights.rows = 23; }), "weights is 23 x 5"));
+  CHECK(contains(shape_message([](auto& t) { t.weights.cols = 0; }), "weights is 24 x 0"));
+  CHECK(contains(shape_message([](auto& t) { t.logsumexp.cols = 2; }), "logsumexp is 8 x 2"));
+  const auto overlap_message = [&](auto change) {
+    auto tensors = good;
+    change(tensors);
+    return message_of<ArgumentError>([&] { plan.check(tensors); });
+  };
+  auto* const query = const_cast<double*>(in.query.data());
+  auto* const key = const_cast<double*>(in.key.data());
+  auto* const value = const_cast<double*>(in.value.data());
+  CHECK(
+      contains(overlap_message([&](auto& t) { t.weights.data = query; }), "weights (24 x 5) overlaps query"));
+  CHECK(contains(overlap_message([&](auto& t) { t.weights.data = key; }), "weights (24 x 5) overlaps key"));
+  CHECK(contains(overlap_message([&](auto& t) { t.logsumexp.data = value; }),
+                 "logsumexp (8 x 3) overlaps value"));
+  CHECK(contains(overlap_message([&](auto& t) { t.weights.data = out.data(); }),
+                 "out (8 x 21) overlaps weights"));
+  CHECK(contains(overlap_message([&](auto& t) { t.logsumexp.data = out.data(); }),
+                 "out (8 x 21) overlaps logsumexp"));
+  CHECK(contains(overlap_message([&](auto& t) { t.logsumexp.data = weights.data(); }),
+                 "weights (24 x 5) overlaps logsumexp"));
+}
+
 TEST_CASE("out may not overlap an input, but may stand beside it in one matrix") {
   const AttentionShape s{1, 1, 1, 6, 6, 4, 4};
   const auto in = random_inputs<double>(s, 12);
@@ -333,6 +403,9 @@ TEST_CASE("a run writes no byte outside its workspace and its results") {
     tensors.out = mutable_view(map);
     plan.check(tensors);
     plan.run(tensors, guarded + 64);
+    // Exact: the last cache line of the workspace is used.
+    CHECK(
+        std::any_of(guarded + bytes, guarded + 64 + bytes, [](unsigned char byte) { return byte != 0xA5; }));
     for (std::size_t i = 0; i < 64; ++i) {
       REQUIRE(guarded[i] == 0xA5);
       REQUIRE(guarded[64 + bytes + i] == 0xA5);

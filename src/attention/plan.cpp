@@ -188,9 +188,8 @@ void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
 
   if (!tensors.logsumexp.empty()) {
     for (Index row = 0; row < rows; ++row) {
-      // A row that sees nothing has row_sum 0, and log(0) is the -inf that the contract asks for.
-      const T row_max = block.row_sum[row] == T(0) ? T(0) : block.row_max[row];
-      tensors.logsumexp(query_row + row, head) = row_max + std::log(block.row_sum[row]);
+      // A row that sees nothing has row_max -inf and row_sum 0: the -inf that the contract asks for.
+      tensors.logsumexp(query_row + row, head) = block.row_max[row] + std::log(block.row_sum[row]);
     }
   }
 }
