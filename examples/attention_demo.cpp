@@ -3,10 +3,10 @@
 // to the future. With no argument it is the tutorial's example, number for number.
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +28,7 @@ struct Options {
   Index d_model = 16;
   Index heads = 2;
   Index head = 0;
-  std::optional<std::uint64_t> seed;
+  std::string seed;
   bool no_mask = false;
 };
 
@@ -55,9 +55,37 @@ std::string first_numbers(const Matrix<double>& m) {
   return text + (m.cols() > 4 ? ", ..." : "");
 }
 
+/// A seed as the generator takes it: 0 to 2^64 - 1, in decimal.
+std::uint64_t seed_of(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    throw heed::ArgumentError("--seed is \"" + text +
+                              "\", it must be a whole number from 0 to 18446744073709551615");
+  }
+  return seed;
+}
+
+/// What can be known to be wrong before any work.
+void check(const Options& options) {
+  const auto require = [](bool good, const std::string& message) {
+    if (!good) throw heed::ArgumentError(message);
+  };
+  require(options.d_model >= 1,
+          "--d-model is " + std::to_string(options.d_model) + ", it must be at least 1");
+  require(options.heads >= 1 && options.d_model % options.heads == 0,
+          "--heads is " + std::to_string(options.heads) + ", it must divide --d-model, which is " +
+              std::to_string(options.d_model));
+  require(options.head >= 0 && options.head < options.heads, "--head is " + std::to_string(options.head) +
+                                                                 ", heads are counted from 0 to " +
+                                                                 std::to_string(options.heads - 1));
+}
+
 heed::BpeTokenizer train(const Options& options) {
   const std::string corpus =
       options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
+  if (corpus.empty())
+    throw heed::ArgumentError("the corpus " + options.corpus_file + " is empty: nothing to learn from");
   std::cout << "1. Tokenizer: byte-pair encoding, learned from a corpus of " << corpus.size() << " bytes\n";
   demo::ProgressBar bar;
   const heed::BpeTokenizer tokenizer = heed::train_bpe(
@@ -96,13 +124,29 @@ heed::HeatMapForm form_of(const std::string& name) {
 }
 
 void show_weights(const Matrix<double>& weights, const heed::BpeTokenizer& tokenizer,
-                  const std::vector<TokenId>& ids, const std::string& form) {
-  heed::HeatMapOptions options;
-  options.form = form_of(form);
-  options.max_width = std::max<Index>(40, heed::query_terminal().width);
-  for (const TokenId id : ids) options.row_labels.push_back(tokenizer.id_to_token(id));
-  if (options.form == heed::HeatMapForm::ascii) options.col_labels = options.row_labels;
-  std::cout << heed::heat_map(weights, options);
+                  const std::vector<TokenId>& ids, const Options& options) {
+  heed::HeatMapOptions look;
+  look.form = form_of(options.form);
+  look.max_width = std::max<Index>(40, heed::query_terminal().width);
+  for (const TokenId id : ids) look.row_labels.push_back(tokenizer.id_to_token(id));
+  if (look.form == heed::HeatMapForm::ascii) look.col_labels = look.row_labels;
+  const char* more = look.form == heed::HeatMapForm::blocks  ? "fuller"
+                     : look.form == heed::HeatMapForm::ascii ? "larger"
+                                                             : "brighter";
+  std::cout
+      << "5. Weights of head " << options.head << ": who looks at whom\n"
+      << "   A row is a token, its columns are the tokens in the same order: the more it looks at one, the "
+      << more << " the cell.\n";
+  // The first token looks at itself alone, with weight 1; beyond some tokens all other weights are too small
+  // to show beside it.
+  constexpr Index longest_on_one_scale = 8;
+  if (weights.rows() <= longest_on_one_scale) {
+    std::cout << heed::heat_map(weights, look);
+  } else {
+    std::cout << "   Each row is scaled by its largest weight.\n";
+    const Matrix<double> scaled = weights.array().colwise() / weights.rowwise().maxCoeff().array();
+    std::cout << heed::heat_map(scaled, look);
+  }
 }
 
 /// The tutorial's own check: replace the future, and look at position 0.
@@ -119,8 +163,12 @@ bool check_first_position(const heed::MultiHeadAttention<double>& attention, con
 }
 
 int run(const Options& options) {
+  check(options);
   Seeds seeds;
-  if (options.seed) seeds = {*options.seed, *options.seed + 1, *options.seed + 2};
+  if (!options.seed.empty()) {
+    const std::uint64_t seed = seed_of(options.seed);
+    seeds = {seed, seed + 1, seed + 2};
+  }
 
   const heed::BpeTokenizer tokenizer = train(options);
   const std::vector<TokenId> ids = encode(tokenizer, options.text);
@@ -143,23 +191,23 @@ int run(const Options& options) {
   const auto result = attention.forward_with_weights(x, layer);
   const auto weights = result.weights.head(options.head);
   const heed::RowSumReport sums = heed::rows_sum_to_one(result.weights.stacked);
-  std::cout << "4. Multi-head attention: " << options.heads << " heads of " << options.d_model / options.heads
-            << (options.no_mask ? ", no mask: every token looks at every token\n"
-                                : ", causal mask: a token looks at itself and back\n")
+  std::cout << "4. Multi-head attention: " << demo::count_of(options.heads, "head") << " on "
+            << options.d_model / options.heads << " columns each, "
+            << (options.no_mask ? "no mask: every token looks at every token\n"
+                                : "causal mask: a token looks at itself and back\n")
+            << "   (nothing is trained: the weights are random, what matters is how the numbers flow)\n"
             << "   shape: " << size_of(result.out) << ", first numbers: " << first_numbers(result.out)
             << "\n   each row of weights sums to 1: " << (sums.passed ? "yes" : "NO") << ", largest error "
             << number(sums.largest_error, "%.1e") << "\n\n";
 
-  std::cout << "5. Weights of head " << options.head
-            << ": a row is a token, its columns are the tokens it looks at, dark is much\n";
-  show_weights(weights, tokenizer, ids, options.form);
+  show_weights(weights, tokenizer, ids, options);
 
   std::cout << "\n6. Causal check: change the future, the past must not notice\n";
   const bool first = check_first_position(attention, x, result.out, layer, seeds.future);
   const heed::CausalReport causal = heed::verify_causal(attention, x, layer.mask);
-  std::cout << "   " << causal.cuts << " futures tried, largest difference before the change: "
-            << number(causal.largest_difference, "%g")
-            << (causal.largest_difference == 0 ? " (not one bit)" : "") << "\n";
+  std::cout << "   " << demo::count_of(causal.cuts, "future")
+            << " tried, largest difference before the change: " << number(causal.largest_difference, "%g")
+            << (causal.largest_difference == 0 ? " (not one bit has changed)" : "") << "\n";
   if (!causal.passed) {
     std::cout << "   position " << causal.position << " changed when position " << causal.cut
               << " and later ones did\n";

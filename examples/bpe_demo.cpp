@@ -81,7 +81,12 @@ void print_encoding(const BpeTokenizer& tokenizer, const std::string& text) {
   std::cout << "Text:    " << in_quotes(text) << '\n'
             << "Tokens:  " << tokens << '\n'
             << "Ids:     " << demo::list(ids) << "\n"
-            << "Decoded: " << in_quotes(tokenizer.decode(ids)) << "\n\n";
+            << "Decoded: " << in_quotes(tokenizer.decode(ids)) << "\n";
+  if (std::find(ids.begin(), ids.end(), BpeTokenizer::unk_id) != ids.end()) {
+    std::cout << "         (<unk>, shown as \uFFFD: a character, or an end of a word, that no token of the "
+                 "vocabulary covers)\n";
+  }
+  std::cout << '\n';
 }
 
 int run(const Options& options) {

@@ -6,14 +6,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "heed/bpe.hpp"
@@ -38,11 +42,20 @@ inline std::string list(const std::vector<heed::TokenId>& ids) {
   return "[" + text + "]";
 }
 
+/// The bytes of a text file. Throws FileError, which names the file and what is wrong with it.
 inline std::string read_text(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw heed::FileError("cannot read " + path + ": it is a directory");
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw heed::FileError(path + ": cannot be read");
+  if (!file) throw heed::FileError("cannot read " + path + ": " + std::generic_category().message(errno));
   return text;
+}
+
+/// "1 head", "2 heads"
+inline std::string count_of(heed::Index n, const std::string& singular) {
+  return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
 }
 
 /// A bar on the terminal for work that lets one wait.
@@ -90,6 +103,9 @@ int guarded(const char* name, Program program) noexcept {
     std::cout.flush();
     if (!std::cout) throw heed::FileError("standard output cannot be written");
     return code;
+  } catch (const std::bad_alloc&) {
+    std::cerr << name << ": not enough memory for these sizes\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << name << ": " << heed::escaped(error.what()) << '\n';
     return 1;

@@ -185,7 +185,7 @@ TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") 
   MultiHeadAttention<float> layer(8, 2, random);
   const Matrix<float> x = random_matrix<float>(4, 8, 9);
   CHECK(message_of<ShapeError>([&] { (void)layer.forward(Matrix<float>(random_matrix<float>(4, 7, 1))); }) ==
-        "w_q is 8 x 8, it needs 7 rows, as x is 4 x 7");
+        "x is 4 x 7, w_q is 8 x 8: as many columns as rows are needed");
   CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(10, 3, random); }), "d_model is 10"));
   CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttention<float>(0, 1, random); }), "d_model is 0"));
   CHECK(contains(message_of<ShapeError>(
@@ -198,8 +198,7 @@ TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") 
   options.batch_size = 3;
   CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x, options); }), "x has 4 rows"));
   layer.w_o.resize(7, 8);
-  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }),
-                 "w_o is 7 x 8, it needs 8 rows, as w_v is 8 x 8"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }), "w_v is 8 x 8, w_o is 7 x 8"));
 }
 
 TEST_CASE("a layer's input is left as it was, and a sequence of length zero is one") {

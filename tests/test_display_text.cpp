@@ -84,8 +84,10 @@ TEST_CASE("escaping twice changes nothing, and widths agree with the C library's
 }
 
 TEST_CASE("every code point is drawn in the columns the C library gives it, or escaped") {
-  // Marks that take room of their own count as none here, where some C libraries say 1; and the tables may be
-  // of different versions of Unicode. What must never happen is a control character or half a character.
+  // Marks that take room of their own count as none here, where some C libraries say 1: left out of the
+  // count. The tables may still be of different versions of Unicode, which differ in a few hundred
+  // characters, half a percent. What must never happen is a control character or half a character.
+  long compared = 0;
   long differing = 0;
   for (std::uint32_t code = 0x20; code < 0x20000; ++code) {
     if (code >= 0xD800 && code < 0xE000) continue;
@@ -98,9 +100,14 @@ TEST_CASE("every code point is drawn in the columns the C library gives it, or e
     }
     if (!clean) FAIL("U+" << std::hex << code << " is not safe");
     const long expected = text_checks::c_library_width(safe);
-    if (expected >= 0 && expected != display_width(text)) ++differing;
+    const long width = display_width(text);
+    if (expected < 0 || (width == 0 && expected == 1)) continue;
+    ++compared;
+    if (expected != width) ++differing;
   }
-  CHECK(differing < 600);
+  CAPTURE(compared, differing);
+  CHECK(compared > 60000);
+  CHECK(differing < compared / 200);
 }
 
 TEST_CASE("a cut text fits, ends in an ellipsis and cuts no character, escape or mark from its letter") {

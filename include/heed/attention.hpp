@@ -7,6 +7,7 @@
 // Rows are positions. Several heads stand side by side in the columns, several sequences one after another in
 // the rows.
 
+#include <concepts>
 #include <limits>
 #include <optional>
 #include <string>
@@ -60,6 +61,9 @@ struct AttentionResult {
 };
 
 namespace detail {
+
+template <class First, class... Others>
+inline constexpr bool same_scalar = (std::is_same_v<typename First::Scalar, typename Others::Scalar> && ...);
 
 inline Index per_head(Index cols, Index heads, const char* name) {
   if (heads < 1 || cols % heads != 0) {
@@ -133,8 +137,7 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const E
                                        const Eigen::DenseBase<V>& value, Eigen::DenseBase<O>& out,
                                        const AttentionOptions& options = {}) {
   using Scalar = typename Q::Scalar;
-  static_assert(std::is_same_v<Scalar, typename K::Scalar> && std::is_same_v<Scalar, typename V::Scalar> &&
-                    std::is_same_v<Scalar, typename O::Scalar>,
+  static_assert(detail::same_scalar<Q, K, V, O>,
                 "query, key, value and out need the same scalar type: cast them");
   AttentionTensors<Scalar> tensors;
   tensors.query = view(query);
@@ -145,17 +148,38 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const E
                         tensors);
 }
 
+/// The same into a part of a matrix: m.topRows(n) as out.
+template <class Q, class K, class V, class O>
+void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
+                                       const Eigen::DenseBase<V>& value, Eigen::DenseBase<O>&& out,
+                                       const AttentionOptions& options = {}) {
+  scaled_dot_product_attention_into(query, key, value, out, options);
+}
+
 /// The same, returning a new matrix.
 template <class Q, class K, class V>
 Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query,
                                                         const Eigen::DenseBase<K>& key,
                                                         const Eigen::DenseBase<V>& value,
                                                         const AttentionOptions& options = {}) {
-  const AttentionShape shape =
-      detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
-  Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
-  scaled_dot_product_attention_into(query, key, value, out, options);
-  return out;
+  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
+  if constexpr (detail::same_scalar<Q, K, V>) {
+    const AttentionShape shape =
+        detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
+    Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
+    scaled_dot_product_attention_into(query, key, value, out, options);
+    return out;
+  }
+}
+
+/// The same, for no other option than a mask.
+template <class Q, class K, class V, std::same_as<Mask> M>
+Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query,
+                                                        const Eigen::DenseBase<K>& key,
+                                                        const Eigen::DenseBase<V>& value, const M& mask) {
+  AttentionOptions options;
+  options.mask = mask;
+  return scaled_dot_product_attention(query, key, value, options);
 }
 
 /// The same, with the weights and the logsumexp of every head: out has the same bits as without them. Memory:
@@ -165,8 +189,7 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
     const AttentionOptions& options = {}) {
   using Scalar = typename Q::Scalar;
-  static_assert(std::is_same_v<Scalar, typename K::Scalar> && std::is_same_v<Scalar, typename V::Scalar>,
-                "query, key and value need the same scalar type: cast them");
+  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
   AttentionTensors<Scalar> tensors;
   tensors.query = view(query);
   tensors.key = view(key);

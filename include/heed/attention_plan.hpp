@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "heed/executor.hpp"
 #include "heed/mask.hpp"
@@ -51,11 +52,28 @@ void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tenso
 ///
 /// T is float or double. A row's bits depend on its own query and the keys and values that it sees, not on
 /// threads, batch, chunks, strides or alignment. A row that sees no key gives zeros and a logsumexp of -inf.
+///
+///   AttentionShape shape;
+///   shape.num_heads = shape.num_kv_heads = 12;
+///   shape.query_len = shape.kv_len = n;
+///   shape.head_dim = shape.value_dim = 64;
+///   const AttentionPlan<float> plan(shape, causal(), std::nullopt, pool.concurrency());
+///   Workspace workspace(plan.workspace_bytes());
+///   AttentionTensors<float> tensors;
+///   tensors.query = view(query);  // and key, value; tensors.out = mutable_view(out)
+///   plan.check(tensors);
+///   plan.run(tensors, workspace.data(), &pool);  // as often as wanted
 template <class T>
 class AttentionPlan {
+  static_assert(
+      std::is_same_v<T, float> || std::is_same_v<T, double>,
+      "plans run on kernels, for float and double; scaled_dot_product_attention takes other scalars");
+
  public:
-  /// scale defaults to 1 / sqrt(head_dim). threads: how many tasks of a run may be under way at once. Throws
-  /// as check_attention does, ArgumentError if threads < 1 or a bias is of another type than T.
+  /// A bias in the mask is looked at by each run, and must live as long. An executor of less concurrency than
+  /// `threads` is right too. scale defaults to 1 / sqrt(head_dim). threads: how many tasks of a run may be
+  /// under way at once. Throws as check_attention does, ArgumentError if threads < 1 or a bias is of another
+  /// type than T.
   explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {},
                          std::optional<double> scale = std::nullopt, Index threads = 1);
 

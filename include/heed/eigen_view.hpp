@@ -25,6 +25,10 @@ MatrixView<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>&
   return {m.data(), m.rows(), m.cols(), m.rowStride(), m.colStride()};
 }
 
+/// A temporary would be gone before its view is looked at: keep the matrix in a variable.
+template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
+MatrixView<const Scalar> view(Eigen::Matrix<Scalar, Rows, Cols, Options, MaxRows, MaxCols>&& matrix) = delete;
+
 /// The writable view.
 template <class Derived>
 MatrixView<typename Derived::Scalar> mutable_view(Eigen::DenseBase<Derived>& matrix) {

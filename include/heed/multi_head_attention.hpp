@@ -3,6 +3,7 @@
 // Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
 #include <cmath>
+#include <concepts>
 #include <string>
 #include <type_traits>
 
@@ -46,8 +47,8 @@ LayerShape layer_shape(const MatrixView<const Scalar>& x, const ProjectionWeight
   const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, const auto& other,
                                const char* other_name, Index rows) {
     if (matrix.rows != rows) {
-      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", it needs " + std::to_string(rows) +
-                        " rows, as " + other_name + " is " + size_of(other));
+      throw_shape_error(std::string(other_name) + " is " + size_of(other) + ", " + name + " is " +
+                        size_of(matrix) + ": as many columns as rows are needed");
     }
   };
   require_rows(w.w_q, "w_q", x, "x", x.cols);
@@ -151,12 +152,12 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 }
 
 /// The same with a mask: multi_head_attention(x, w_q, w_k, w_v, w_o, 2, causal()).
-template <class X, class Q, class K, class V, class O>
+template <class X, class Q, class K, class V, class O, std::same_as<Mask> M>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
                                                 const Eigen::DenseBase<K>& w_k,
                                                 const Eigen::DenseBase<V>& w_v,
                                                 const Eigen::DenseBase<O>& w_o, Index num_heads,
-                                                const Mask& mask) {
+                                                const M& mask) {
   LayerOptions options;
   options.mask = mask;
   return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, options);
@@ -224,6 +225,14 @@ class MultiHeadAttention {
     static_assert(std::is_same_v<Scalar, typename X::Scalar>,
                   "x needs the scalar type of the layer: cast it");
     return detail::forward<Scalar>(view(x), projections(), num_heads_, options, nullptr);
+  }
+
+  /// The same, for no other option than a mask: forward(x, causal()).
+  template <class X, std::same_as<Mask> M>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const M& mask) const {
+    LayerOptions options;
+    options.mask = mask;
+    return forward(x, options);
   }
 
   /// forward() with the weights of every head; out has the same bits. Memory: batch_size * num_heads *

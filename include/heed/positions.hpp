@@ -58,7 +58,7 @@ class SinusoidalPositions {
 /// so is the result. Throws ShapeError if the widths differ or the rows cannot be split into sequences,
 /// RangeError beyond max_len.
 template <class X>
-Matrix<typename X::Scalar> add_positional(const Eigen::MatrixBase<X>& x,
+Matrix<typename X::Scalar> add_positional(const Eigen::DenseBase<X>& x,
                                           const SinusoidalPositions<typename X::Scalar>& positions,
                                           Index first = 0, Index batch_size = 1) {
   if (x.cols() != positions.d_model()) {
@@ -71,7 +71,7 @@ Matrix<typename X::Scalar> add_positional(const Eigen::MatrixBase<X>& x,
   }
   const Index seq_len = x.rows() / batch_size;
   const auto rows = positions.rows(first, seq_len);
-  Matrix<typename X::Scalar> sum = x;
+  Matrix<typename X::Scalar> sum = x.derived();
   for (Index b = 0; b < batch_size; ++b) sum.middleRows(b * seq_len, seq_len) += rows;
   return sum;
 }

@@ -53,8 +53,7 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 /// seq_len rows (else ShapeError). Time: one call for each cut. Throws ArgumentError for a negative or NaN
 /// tolerance or most_cuts below 1.
 template <class Module, class X>
-CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x,
-                           const CausalOptions& options = {}) {
+CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
   using Scalar = typename X::Scalar;
   if (!(options.tolerance >= 0)) {
     throw_argument_error("tolerance is " + std::to_string(options.tolerance) + ", it must not be negative");
@@ -64,7 +63,7 @@ CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x,
   }
   CausalReport report;
   report.tolerance = options.tolerance;
-  const Matrix<Scalar> original = x;
+  const Matrix<Scalar> original = x.derived();
   const Matrix<Scalar> before = detail::apply_module(module, original);
   if (before.rows() != original.rows()) {
     throw_shape_error("x has " + std::to_string(original.rows()) + " rows, the module returned " +
@@ -104,9 +103,10 @@ CausalReport verify_causal(Module&& module, const Eigen::MatrixBase<X>& x,
   return report;
 }
 
-/// The same for a layer of attention under a mask.
+/// The same for a layer of attention under a mask. A layer's mask belongs to the call, so it is given here
+/// too.
 template <class Scalar, class X>
-CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen::MatrixBase<X>& x,
+CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                            const Mask& mask, const CausalOptions& options = {}) {
   LayerOptions layer_options;
   layer_options.mask = mask;

@@ -48,6 +48,20 @@ configure "$work/consumer" "$work/found" -DCMAKE_PREFIX_PATH="$work/moved"
 quietly cmake --build "$work/found" --parallel "$jobs"
 check_programs "$work/found"
 
+echo "find_package of the engine alone, without utf8proc"
+mkdir "$work/engine"
+cp "$work/consumer/with_attention.cpp" "$work/engine"
+cat >"$work/engine/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.22)
+project(engine LANGUAGES CXX)
+find_package(heed REQUIRED COMPONENTS attention)
+add_executable(with_attention with_attention.cpp)
+target_link_libraries(with_attention PRIVATE heed::attention)
+END
+configure "$work/engine" "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_DISABLE_FIND_PACKAGE_utf8proc=ON
+quietly cmake --build "$work/engine/build"
+[ "$("$work/engine/build/with_attention")" = "  1 1.5   2" ]
+
 echo "find_package with a version that does not fit"
 sed 's/find_package(heed REQUIRED)/find_package(heed 99 REQUIRED)/' "$work/consumer/CMakeLists.txt" >"$work/CMakeLists.txt"
 mkdir "$work/future"
