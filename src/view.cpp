@@ -1,5 +1,6 @@
 #include "heed/view.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
@@ -48,6 +49,9 @@ bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride
   const Index a_inner = rows_outer ? a_cols : a_rows;
   const Index b_outer = rows_outer ? b_rows : b_cols;
   const Index b_inner = rows_outer ? b_cols : b_rows;
+  // Only where a line along the inner direction ends before the next one begins is an element's address
+  // unique.
+  if ((std::max(a_inner, b_inner) - 1) * inner_stride >= outer_stride) return true;
   const Index distance = bytes / size;
   Index outer = distance / outer_stride;
   Index rest = distance % outer_stride;

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "heed/attention.hpp"
+#include "heed/display_text.hpp"
 #include "heed/safetensors.hpp"
 
 namespace {
@@ -44,28 +46,79 @@ std::optional<std::string> metadata(const SafetensorsFile& file, const std::stri
   return at->second;
 }
 
-double number(const std::string& text) {
-  std::size_t used = 0;
-  const double value = std::stod(text, &used);
-  if (used != text.size()) throw std::runtime_error("\"" + text + "\" in the metadata is not a number");
+double number(const SafetensorsFile& file, const std::string& key) {
+  const std::string text = metadata(file, key).value_or("");
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw std::runtime_error(key + " in the metadata is " + heed::escaped(text) + ", not a finite number");
+  }
   return value;
+}
+
+Index whole_number(const SafetensorsFile& file, const std::string& key) {
+  const double value = number(file, key);
+  if (value != std::round(value) || std::abs(value) > 1e15) {
+    throw std::runtime_error(key + " in the metadata is " + *metadata(file, key) +
+                             ", not a whole number within 1e15");
+  }
+  return static_cast<Index>(value);
+}
+
+bool flag(const SafetensorsFile& file, const std::string& key) {
+  const std::string text = metadata(file, key).value_or("0");
+  if (text != "0" && text != "1") throw std::runtime_error(key + " in the metadata is neither 0 nor 1");
+  return text == "1";
+}
+
+/// The shape of a tensor of `rank` dimensions, none of which is absurd (a tensor without elements may claim
+/// any).
+std::vector<Index> shape_of(const SafetensorsFile& file, const std::string& name, std::size_t rank) {
+  const std::vector<Index>& shape = file.at(name).shape;
+  if (shape.size() != rank) {
+    throw std::runtime_error(name + " has " + std::to_string(shape.size()) + " dimensions, not " +
+                             std::to_string(rank));
+  }
+  for (const Index n : shape) {
+    if (n > (Index{1} << 24)) throw std::runtime_error(name + " has a dimension of " + std::to_string(n));
+  }
+  return shape;
 }
 
 /// [batch, heads, rows, cols] as Heed wants it: (batch * rows) x (heads * cols).
 template <class T>
 Matrix<T> rows_by_heads(const SafetensorsFile& file, const std::string& name) {
-  const auto& shape = file.at(name).shape;
-  if (shape.size() != 4)
-    throw std::runtime_error(name + " has " + std::to_string(shape.size()) + " dimensions, not 4");
+  const std::vector<Index> shape = shape_of(file, name, 4);
   const auto values = file.values<T>(name);
   Matrix<T> m(shape[0] * shape[2], shape[1] * shape[3]);
-  std::size_t at = 0;
-  for (Index b = 0; b < shape[0]; ++b) {
-    for (Index h = 0; h < shape[1]; ++h) {
-      for (Index i = 0; i < shape[2]; ++i) {
-        for (Index c = 0; c < shape[3]; ++c) m(b * shape[2] + i, h * shape[3] + c) = values[at++];
-      }
-    }
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    Index rest = static_cast<Index>(at);
+    const Index c = rest % shape[3];
+    rest /= shape[3];
+    const Index i = rest % shape[2];
+    rest /= shape[2];
+    m(rest / shape[1] * shape[2] + i, rest % shape[1] * shape[3] + c) = values[at];
+  }
+  return m;
+}
+
+/// [batch, heads, rows, cols] as weights are returned: (batch * heads * rows) x cols.
+Matrix<double> stacked(const SafetensorsFile& file, const std::string& name) {
+  const std::vector<Index> shape = shape_of(file, name, 4);
+  const auto values = file.values<double>(name);
+  Matrix<double> m(shape[0] * shape[1] * shape[2], shape[3]);
+  std::copy(values.begin(), values.end(), m.data());
+  return m;
+}
+
+/// [batch, heads, rows] as a logsumexp is returned: (batch * rows) x heads.
+Matrix<double> rows_by_head(const SafetensorsFile& file, const std::string& name) {
+  const std::vector<Index> shape = shape_of(file, name, 3);
+  const auto values = file.values<double>(name);
+  Matrix<double> m(shape[0] * shape[2], shape[1]);
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    const Index row = static_cast<Index>(at) / shape[2];
+    m(row / shape[1] * shape[2] + static_cast<Index>(at) % shape[2], row % shape[1]) = values[at];
   }
   return m;
 }
@@ -110,10 +163,9 @@ std::string unsupported(const SafetensorsFile& file) {
   for (const char* name : kLaterMetadata) {
     if (metadata(file, name)) return name;
   }
-  if (const auto* bias = file.find("bias")) {
-    const auto& query = file.at("query").shape;
-    if (bias->shape.size() != 4 || bias->shape[0] != 1 || bias->shape[1] != 1 ||
-        bias->shape[2] != query.at(2)) {
+  if (file.find("bias") != nullptr) {
+    const std::vector<Index> bias = shape_of(file, "bias", 4);
+    if (bias[0] != 1 || bias[1] != 1 || bias[2] != shape_of(file, "query", 4)[2]) {
       return "bias of its own for each sequence or head, or one row for all";
     }
   }
@@ -126,15 +178,23 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
   const Matrix<T> query = rows_by_heads<T>(file, "query");
   const Matrix<T> key = rows_by_heads<T>(file, "key");
   const Matrix<T> value = rows_by_heads<T>(file, "value");
+  const std::vector<Index> query_shape = shape_of(file, "query", 4);
+  const std::vector<Index> key_shape = shape_of(file, "key", 4);
+  const std::vector<Index> value_shape = shape_of(file, "value", 4);
+  for (const std::size_t dimension : {0, 1}) {
+    if (key_shape[dimension] != value_shape[dimension])
+      throw std::runtime_error("key and value differ in batch or heads");
+  }
+  if (query_shape[0] != key_shape[0]) throw std::runtime_error("query and key differ in batch");
   heed::AttentionOptions options;
-  options.batch_size = file.at("query").shape[0];
-  options.num_heads = file.at("query").shape[1];
-  options.num_kv_heads = file.at("key").shape[1];
+  options.batch_size = query_shape[0];
+  options.num_heads = query_shape[1];
+  options.num_kv_heads = key_shape[1];
   options.executor = settings.executor;
-  if (const auto scale = metadata(file, "scale")) options.scale = number(*scale);
-  if (metadata(file, "causal").value_or("0") == "1") options.mask = heed::causal();
-  if (const auto offset = metadata(file, "query_offset")) {
-    options.mask = options.mask & heed::query_offset(static_cast<Index>(number(*offset)));
+  if (metadata(file, "scale")) options.scale = number(file, "scale");
+  if (flag(file, "causal")) options.mask = heed::causal();
+  if (metadata(file, "query_offset")) {
+    options.mask = options.mask & heed::query_offset(whole_number(file, "query_offset"));
   }
   Matrix<T> bias;
   if (file.find("bias") != nullptr) {
@@ -145,32 +205,22 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
 
   const bool is_float = sizeof(T) == sizeof(float);
   Tolerance tolerance = is_float ? Tolerance{1e-5, 1e-5} : Tolerance{1e-11, 1e-11};
-  if (const auto text = metadata(file, "tolerance_float"); text && is_float)
-    tolerance = {number(*text), number(*text)};
+  if (metadata(file, "tolerance_float")) {
+    const double given = number(file, "tolerance_float");
+    if (is_float) tolerance = {given, given};
+  }
   Tolerance out_tolerance = tolerance;
-  if (const auto text = metadata(file, "tolerance")) {
-    out_tolerance = {0, number(*text)};
-    tolerance.absolute = std::max(tolerance.absolute, number(*text));
+  if (metadata(file, "tolerance")) {
+    const double given = number(file, "tolerance");
+    out_tolerance = {0, given};
+    tolerance.absolute = std::max(tolerance.absolute, given);
   }
   std::string problem = difference("out", result.out, rows_by_heads<double>(file, "out"), out_tolerance);
   if (problem.empty() && file.find("weights") != nullptr) {
-    const auto& shape = file.at("weights").shape;
-    const auto values = file.values<double>("weights");
-    const Matrix<double> expected =
-        Eigen::Map<const Matrix<double>>(values.data(), shape.at(0) * shape.at(1) * shape.at(2), shape.at(3));
-    problem = difference("weights", result.weights.stacked, expected, tolerance);
+    problem = difference("weights", result.weights.stacked, stacked(file, "weights"), tolerance);
   }
   if (problem.empty() && file.find("logsumexp") != nullptr) {
-    const auto& shape = file.at("logsumexp").shape;
-    const auto values = file.values<double>("logsumexp");
-    Matrix<double> expected(shape.at(0) * shape.at(2), shape.at(1));
-    std::size_t at = 0;
-    for (Index b = 0; b < shape[0]; ++b) {
-      for (Index h = 0; h < shape[1]; ++h) {
-        for (Index i = 0; i < shape[2]; ++i) expected(b * shape[2] + i, h) = values.at(at++);
-      }
-    }
-    problem = difference("logsumexp", result.logsumexp, expected, tolerance);
+    problem = difference("logsumexp", result.logsumexp, rows_by_head(file, "logsumexp"), tolerance);
   }
   return problem;
 }

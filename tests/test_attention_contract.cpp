@@ -418,3 +418,97 @@ TEST_CASE("a run writes no byte outside its workspace and its results") {
     }
   }
 }
+
+TEST_CASE("out may not overlap an input of one row, or a bias") {
+  // One decode step on column-major matrices: rows and columns both lie one element apart.
+  Eigen::MatrixXd buffer = random_matrix<double>(1, 12, 16);
+  const Eigen::MatrixXd key = random_matrix<double>(5, 8, 17);
+  const auto query = buffer.middleCols(0, 8);
+  AttentionOptions options;
+  options.num_heads = 2;
+  CHECK(contains(message_of<ArgumentError>([&] {
+                   scaled_dot_product_attention_into(query, key, key, buffer.middleCols(4, 8), options);
+                 }),
+                 "out (1 x 8) overlaps query (1 x 8)"));
+
+  Matrix<double> square = random_matrix<double>(8, 8, 18);
+  const Matrix<double> x = random_matrix<double>(8, 8, 19);
+  options.mask = bias(square);
+  CHECK(contains(
+      message_of<ArgumentError>([&] { scaled_dot_product_attention_into(x, x, x, square, options); }),
+      "out (8 x 8) overlaps bias (8 x 8)"));
+  Matrix<long double> wide = square.cast<long double>();
+  const Matrix<long double> wide_x = x.cast<long double>();
+  options.mask = bias(wide);
+  CHECK(contains(message_of<ArgumentError>(
+                     [&] { scaled_dot_product_attention_into(wide_x, wide_x, wide_x, wide, options); }),
+                 "out (8 x 8) overlaps bias (8 x 8)"));
+}
+
+TEST_CASE("a bias of no rows and columns is a bias, not the absence of one") {
+  const Eigen::MatrixXd empty;
+  const auto in = three_keys<double>();
+  AttentionOptions options;
+  options.mask = bias(empty);
+  CHECK(options.mask.to_string() == "bias(0 x 0)");
+  CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(in.query, in.key, in.value, options); }) ==
+        "bias is 0 x 0, 3 queries and 3 keys need 3 x 3");
+}
+
+TEST_CASE("absurd sizes are an exception, not an overflow") {
+  constexpr Index huge = std::numeric_limits<Index>::max();
+  for (const AttentionShape& s :
+       {AttentionShape{Index{1} << 62, 2, 2, 0, 0, 2, 2},
+        AttentionShape{Index{1} << 40, Index{1} << 40, 1, 1, 1, 1, 1}, AttentionShape{1, 1, 1, huge, 1, 1, 1},
+        AttentionShape{1, 1, 1, 1, 1, Index{1} << 62, 1}, AttentionShape{1, 1, 1, 1, 1, 1, huge},
+        AttentionShape{1, huge, 1, 1, 1, 1, 1},
+        AttentionShape{Index{1} << 31, Index{1} << 31, 1, 4, 1, 1, 1}}) {
+    CHECK(message_of<ShapeError>([&] { (void)AttentionPlan<float>(s); }) != "nothing");
+  }
+  AttentionOptions options;
+  options.num_heads = Index{1} << 61;
+  options.num_kv_heads = 1;
+  const Matrix<double> query(1, 0);
+  const Matrix<double> value = Matrix<double>::Ones(1, 4);
+  CHECK(message_of<ShapeError>(
+            [&] { scaled_dot_product_attention(query, Matrix<double>(1, 0), value, options); }) != "nothing");
+  options = {};
+  options.scale = 1e39;
+  const auto in = three_keys<float>();
+  CHECK(contains(
+      message_of<ArgumentError>([&] { scaled_dot_product_attention(in.query, in.key, in.value, options); }),
+      "scale"));
+}
+
+TEMPLATE_TEST_CASE("a hidden key weighs 0 even in a row that is NaN", "", float, double) {
+  auto in = three_keys<TestType>();
+  in.query(1, 0) = kNaN<TestType>;
+  Matrix<TestType> hidden = Matrix<TestType>::Zero(3, 3);
+  hidden.col(2).setConstant(-kInf<TestType>);
+  AttentionOptions options;
+  options.mask = bias(hidden);
+  const Matrix<TestType> weights =
+      scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options).weights.head(0);
+  CHECK(std::isnan(weights(1, 0)));
+  CHECK(std::isnan(weights(1, 1)));
+  CHECK(weights(1, 2) == 0);
+}
+
+TEST_CASE("an executor may promise more threads than there is work") {
+  class Eager final : public Executor {
+   public:
+    Eager() : Executor(Index{1} << 60) {}
+    void run(Index count, void (*task)(void*, Index), void* context) override {
+      for (Index i = count - 1; i >= 0; --i) task(context, i);
+    }
+  } eager;
+  const AttentionShape s{2, 2, 2, 30, 30, 8, 8};
+  const auto in = random_inputs<float>(s, 20);
+  AttentionOptions options = options_for(s);
+  const auto alone = scaled_dot_product_attention(in.query, in.key, in.value, options);
+  options.executor = &eager;
+  CHECK(same_bits(alone, scaled_dot_product_attention(in.query, in.key, in.value, options)));
+  const Matrix<float> a = random_matrix<float>(400, 300, 21);
+  const Matrix<float> b = random_matrix<float>(300, 600, 22);
+  CHECK(same_bits(matrix_product(a, b), matrix_product(a, b, &eager)));
+}

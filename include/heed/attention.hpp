@@ -116,7 +116,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
     plan.run(tensors, workspace.data(), options.executor);
   } else {
     check_attention(shape, options.mask, options.scale);
-    check_tensors(shape, tensors);
+    check_tensors(shape, options.mask, tensors);
     (void)options.mask.template bias_as<Scalar>();
     reference::attention(shape, options.mask, options.scale, tensors);
   }
@@ -166,6 +166,7 @@ Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q
   if constexpr (detail::same_scalar<Q, K, V>) {
     const AttentionShape shape =
         detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
+    check_attention(shape, options.mask, options.scale);
     Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
     scaled_dot_product_attention_into(query, key, value, out, options);
     return out;

@@ -44,7 +44,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, std::optiona
 
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
-void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tensors);
+void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors);
 
 /// out = softmax(scale * query * key^T + bias, over visible keys) * value, for each head of each sequence
 /// (Vaswani et al. 2017, equation 1; the tiles and the online softmax: Dao 2023, "FlashAttention-2",
@@ -78,13 +78,14 @@ class AttentionPlan {
                          std::optional<double> scale = std::nullopt, Index threads = 1);
 
   const AttentionShape& shape() const noexcept { return shape_; }
+  const Mask& mask() const noexcept { return mask_; }
 
   /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
   /// lengths.
   std::size_t workspace_bytes() const noexcept;
 
   /// Throws as check_tensors does.
-  void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, tensors); }
+  void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, mask_, tensors); }
 
   /// Runs on the calling thread, or on the executor's. The tensors are as check() wants them; workspace has
   /// workspace_bytes() bytes, aligned to Workspace::alignment, and serves one run at a time. Allocates

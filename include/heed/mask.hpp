@@ -25,7 +25,7 @@ class Mask {
   friend Mask operator&(const Mask& a, const Mask& b);
 
   bool is_causal() const noexcept { return causal_; }
-  bool has_bias() const noexcept { return bias_.data != nullptr || bias_.rows != 0 || bias_.cols != 0; }
+  bool has_bias() const noexcept { return bias_.scalar != nullptr; }
 
   /// Position of the first query relative to the first key, for these lengths. Throws ShapeError if the mask
   /// is causal, the lengths differ and nobody said where the queries stand.

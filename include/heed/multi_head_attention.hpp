@@ -83,7 +83,7 @@ void run_layer_on_loops(const LayerShape& shape, const Mask& mask, const LayerTe
                                  shape.seq_len,    shape.head_dim,  shape.value_dim};
   check_attention(attention, mask, std::nullopt);
   (void)mask.template bias_as<Scalar>();
-  check_layer_tensors(shape, tensors);
+  check_layer_tensors(shape, mask, tensors);
   Matrix<Scalar> query(tensors.x.rows, tensors.w_q.cols);
   Matrix<Scalar> key(tensors.x.rows, tensors.w_k.cols);
   Matrix<Scalar> value(tensors.x.rows, tensors.w_v.cols);
@@ -200,6 +200,8 @@ class MultiHeadAttention {
                         ", it must be a positive multiple of num_heads, which is " +
                         std::to_string(num_heads));
     }
+    if (!std::isfinite(bound))
+      throw_argument_error("bound is " + std::to_string(bound) + ", it must be finite");
     const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(d_model)) : bound;
     for (Matrix<Scalar>* w : {&w_q, &w_k, &w_v, &w_o}) {
       w->resize(d_model, d_model);

@@ -39,7 +39,7 @@ struct LayerTensors {
 
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
-void check_layer_tensors(const LayerShape& shape, const LayerTensors<T>& tensors);
+void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors);
 
 /// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o, with q = x w_q, k = x w_k,
 /// v = x w_v (Vaswani et al. 2017, section 3.2.2). T is float or double. The same bits as AttentionPlan
@@ -57,7 +57,9 @@ class MultiHeadAttentionPlan {
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
   /// Throws as check_layer_tensors does.
-  void check(const LayerTensors<T>& tensors) const { check_layer_tensors(shape_, tensors); }
+  void check(const LayerTensors<T>& tensors) const {
+    check_layer_tensors(shape_, attention_.mask(), tensors);
+  }
 
   /// Runs on the calling thread, or on the executor's, as many tasks at once as the plan has threads. The
   /// tensors are as check() wants them; workspace has workspace_bytes() bytes, aligned to

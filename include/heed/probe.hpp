@@ -124,13 +124,15 @@ struct RowSumReport {
 };
 
 /// Is every row of `weights` a distribution: no weight below 0, and a sum of 1, or a row of zeros for a query
-/// that sees no key? tolerance defaults to 8 eps of the scalar type. A weight of NaN fails.
+/// that sees no key? tolerance defaults to 8 eps of the scalar type, times the root of (columns / 128) if
+/// there are more columns, as rounding grows with the sum. A weight of NaN fails.
 template <class W>
 RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double tolerance = -1) {
   using Scalar = typename W::Scalar;
   RowSumReport report;
-  report.tolerance =
-      tolerance < 0 ? 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon()) : tolerance;
+  const double terms = std::max(1.0, static_cast<double>(weights.cols()) / 128);
+  const double eps = static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  report.tolerance = tolerance < 0 ? 8 * eps * std::sqrt(terms) : tolerance;
   for (Index row = 0; row < weights.rows(); ++row) {
     long double sum = 0;
     bool empty = true;

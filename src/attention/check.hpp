@@ -25,6 +25,14 @@ inline void require_positive(Index value, const char* name) {
     throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
 }
 
+/// Throws if a size is beyond any memory. Below this bound, sums and small multiples of sizes cannot
+/// overflow.
+inline void require_possible(Index value, const char* name) {
+  constexpr Index most = Index{1} << 40;
+  if (value > most)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", no memory holds as much");
+}
+
 /// Throws if a * b, both not negative, is no Index.
 inline void require_product(Index a, Index b, const char* what) {
   if (a != 0 && b > std::numeric_limits<Index>::max() / a) {

@@ -12,6 +12,7 @@ namespace heed {
 using detail::count_of;
 using detail::require_apart;
 using detail::require_positive;
+using detail::require_possible;
 using detail::require_product;
 using detail::require_size;
 using detail::wanted;
@@ -40,7 +41,8 @@ MatrixView<T> row_major(std::byte* data, Index rows, Index cols) {
 }  // namespace
 
 template <class T>
-void check_layer_tensors(const LayerShape& shape, const LayerTensors<T>& tensors) {
+void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors) {
+  const MatrixView<const T> bias = mask.bias_as<T>();
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
@@ -69,6 +71,7 @@ void check_layer_tensors(const LayerShape& shape, const LayerTensors<T>& tensors
     require_apart(written, name, tensors.w_k, "w_k");
     require_apart(written, name, tensors.w_v, "w_v");
     require_apart(written, name, tensors.w_o, "w_o");
+    require_apart(written, name, bias, "bias");
   };
   require_apart_from_inputs(tensors.out, "out");
   require_apart_from_inputs(tensors.weights, "weights");
@@ -78,25 +81,27 @@ void check_layer_tensors(const LayerShape& shape, const LayerTensors<T>& tensors
   require_apart(tensors.weights, "weights", tensors.heads, "heads");
 }
 
-template void check_layer_tensors(const LayerShape&, const LayerTensors<float>&);
-template void check_layer_tensors(const LayerShape&, const LayerTensors<double>&);
-template void check_layer_tensors(const LayerShape&, const LayerTensors<long double>&);
+template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<float>&);
+template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<double>&);
+template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<long double>&);
 
 template <class T>
 MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask, Index threads)
     : shape_(shape), attention_(attention_shape(shape), mask, std::nullopt, threads), threads_(threads) {
   require_positive(shape.d_in, "d_in");
   require_positive(shape.d_out, "d_out");
+  require_possible(shape.d_in, "d_in");
+  require_possible(shape.d_out, "d_out");
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
   require_product(rows, std::max({key_cols, value_cols, shape.d_in, shape.d_out}), "rows times columns");
   buffer_bytes_ = 2 * matrix_bytes<T>(rows, key_cols) + 2 * matrix_bytes<T>(rows, value_cols);
   // The tiles of the four products and of the attention take turns in one place.
-  const std::size_t tiles =
-      std::max({product_workspace_bytes<T>(shape.d_in, key_cols, threads),
-                product_workspace_bytes<T>(shape.d_in, value_cols, threads),
-                product_workspace_bytes<T>(value_cols, shape.d_out, threads), attention_.workspace_bytes()});
+  const std::size_t tiles = std::max({product_workspace_bytes<T>(rows, shape.d_in, key_cols, threads),
+                                      product_workspace_bytes<T>(rows, shape.d_in, value_cols, threads),
+                                      product_workspace_bytes<T>(rows, value_cols, shape.d_out, threads),
+                                      attention_.workspace_bytes()});
   workspace_bytes_ = buffer_bytes_ + tiles;
 }
 

@@ -15,6 +15,7 @@ using detail::count_of;
 using detail::require_apart;
 using detail::require_not_negative;
 using detail::require_positive;
+using detail::require_possible;
 using detail::require_product;
 using detail::require_size;
 using detail::wanted;
@@ -31,7 +32,14 @@ void check_attention(const AttentionShape& shape, const Mask& mask, std::optiona
     throw_shape_error("num_heads is " + std::to_string(shape.num_heads) +
                       ", not a multiple of num_kv_heads, which is " + std::to_string(shape.num_kv_heads));
   }
-  require_product(shape.batch_size, shape.query_len, "batch_size * query_len");
+  require_possible(shape.batch_size, "batch_size");
+  require_possible(shape.num_heads, "num_heads");
+  require_possible(shape.query_len, "query_len");
+  require_possible(shape.kv_len, "kv_len");
+  require_possible(shape.head_dim, "head_dim");
+  require_possible(shape.value_dim, "value_dim");
+  require_product(shape.batch_size, shape.num_heads, "batch_size * num_heads");
+  require_product(shape.batch_size * shape.num_heads, shape.query_len, "batch_size * num_heads * query_len");
   require_product(shape.batch_size, shape.kv_len, "batch_size * kv_len");
   require_product(shape.num_heads, shape.head_dim, "num_heads * head_dim");
   require_product(shape.num_heads, shape.value_dim, "num_heads * value_dim");
@@ -42,7 +50,8 @@ void check_attention(const AttentionShape& shape, const Mask& mask, std::optiona
 }
 
 template <class T>
-void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tensors) {
+void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors) {
+  const MatrixView<const T> bias = mask.bias_as<T>();
   const Index query_rows = shape.batch_size * shape.query_len;
   const Index kv_rows = shape.batch_size * shape.kv_len;
   const auto sequences_of = [&](Index length, const char* what) {
@@ -75,6 +84,7 @@ void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tenso
     require_apart(written, name, tensors.query, "query");
     require_apart(written, name, tensors.key, "key");
     require_apart(written, name, tensors.value, "value");
+    require_apart(written, name, bias, "bias");
   };
   require_apart_from_inputs(tensors.out, "out");
   require_apart_from_inputs(tensors.weights, "weights");
@@ -84,9 +94,9 @@ void check_tensors(const AttentionShape& shape, const AttentionTensors<T>& tenso
   require_apart(tensors.weights, "weights", tensors.logsumexp, "logsumexp");
 }
 
-template void check_tensors(const AttentionShape&, const AttentionTensors<float>&);
-template void check_tensors(const AttentionShape&, const AttentionTensors<double>&);
-template void check_tensors(const AttentionShape&, const AttentionTensors<long double>&);
+template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<float>&);
+template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<double>&);
+template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<long double>&);
 
 namespace {
 
@@ -125,6 +135,9 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
   if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
   bias_ = mask.bias_as<T>();
   scale_ = static_cast<T>(scale ? *scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  if (!std::isfinite(scale_)) {
+    throw_argument_error("scale is " + std::to_string(*scale) + ", beyond the largest float");
+  }
   query_offset_ = mask.query_offset(shape.query_len, shape.kv_len);
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
   // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys.

@@ -22,6 +22,13 @@ Index ceil_div(Index n, Index step) {
   return (n + step - 1) / step;
 }
 
+/// How many blocks the product is cut into.
+template <class T>
+Index num_items(Index rows, Index cols) {
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  return ceil_div(rows, kernels.product_rows) * ceil_div(cols, kernels.product_cols);
+}
+
 }  // namespace
 
 template <class T>
@@ -41,8 +48,9 @@ void check_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> o
 }
 
 template <class T>
-std::size_t product_workspace_bytes(Index depth, Index cols, Index threads) {
-  return static_cast<std::size_t>(threads) * thread_bytes<T>(depth, cols);
+std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads) {
+  const Index tasks = std::min(threads, std::max<Index>(1, num_items<T>(rows, cols)));
+  return static_cast<std::size_t>(tasks) * thread_bytes<T>(depth, cols);
 }
 
 template <class T>
@@ -77,7 +85,7 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
     }
   } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows),
            0};
-  shared.items = shared.row_blocks * ceil_div(out.cols, kernels.product_cols);
+  shared.items = num_items<T>(out.rows, out.cols);
   if (executor == nullptr || threads <= 1 || shared.items <= 1) {
     for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
     return;
@@ -98,8 +106,8 @@ template void check_product(MatrixView<const float>, MatrixView<const float>, Ma
 template void check_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>);
 template void check_product(MatrixView<const long double>, MatrixView<const long double>,
                             MatrixView<long double>);
-template std::size_t product_workspace_bytes<float>(Index, Index, Index);
-template std::size_t product_workspace_bytes<double>(Index, Index, Index);
+template std::size_t product_workspace_bytes<float>(Index, Index, Index, Index);
+template std::size_t product_workspace_bytes<double>(Index, Index, Index, Index);
 template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Index,
                           Executor*) noexcept;
 template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*,

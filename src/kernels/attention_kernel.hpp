@@ -148,9 +148,10 @@ inline void write_row(const T* acc, T row_sum, Index value_dim, T* out, Index ou
 }
 
 /// Turns the scores kept in a row of `weights` into weights: exp(score - row_max) / row_sum, 0 for hidden
-/// keys.
+/// keys, also where the row itself is NaN.
 template <class T>
-inline void write_weights(T* weights, Index step, Index visible, Index kv_len, T row_max, T row_sum) {
+inline void write_weights(T* weights, Index step, Index visible, Index kv_len, T row_max, T row_sum,
+                          const T* bias, Index bias_step) {
   constexpr int lanes = kLanes<T>;
   const T shift = row_max == -FloatTraits<T>::infinity ? T(0) : row_max;
   for (Index j = 0; j < visible; j += lanes) {
@@ -159,7 +160,10 @@ inline void write_weights(T* weights, Index step, Index visible, Index kv_len, T
     for (Index i = 0; i < count; ++i) lane[i] = weights[(j + i) * step];
     const Packet<T> p = exp_nonpositive<T>(packet::psub(load(lane), broadcast<T>(shift)));
     store(lane, packet::pdiv(p, broadcast<T>(row_sum)));
-    for (Index i = 0; i < count; ++i) weights[(j + i) * step] = lane[i];
+    for (Index i = 0; i < count; ++i) {
+      const bool hidden = bias != nullptr && bias[(j + i) * bias_step] == -FloatTraits<T>::infinity;
+      weights[(j + i) * step] = hidden ? T(0) : lane[i];
+    }
   }
   for (Index j = visible; j < kv_len; ++j) weights[j * step] = T(0);
 }
@@ -277,7 +281,7 @@ void attention(const AttentionBlock<T>& block) noexcept {
                    block.out.col_stride);
       if (weights != nullptr) {
         write_weights<T>(weights, block.weights.col_stride, visible, block.kv_len, block.row_max[row],
-                         block.row_sum[row]);
+                         block.row_sum[row], bias_row(row, 0), block.bias.col_stride);
       }
     } else {
       for (Index col = 0; col < block.value_dim; ++col) out[col * block.out.col_stride] = T(0);
