@@ -1,9 +1,12 @@
 #include "cells.hpp"
 
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -201,8 +204,19 @@ class Problem {
   std::vector<T> scores_;
 };
 
+/// Shows a person that watches what is being measured.
+void show_progress(const std::string& name) {
+  static const bool watched = isatty(STDERR_FILENO) == 1;
+  static const auto start = std::chrono::steady_clock::now();
+  if (!watched) return;
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
+  (void)std::fprintf(stderr, "\r\x1b[K%3ld s  measuring %s", static_cast<long>(seconds), name.c_str());
+}
+
 template <class T>
 void time(benchmark::State& state, const Cell& cell, Contender contender) {
+  show_progress(cell.name);
   Problem<T> problem(cell);
   problem.run(contender);  // touches all memory and fills the caches
   for (auto _ : state) {

@@ -25,8 +25,9 @@ struct Cell {
   long value_dim = 0;
   long d_model = 0;  // of a whole layer with its projections, 0 for attention alone
   bool causal = false;
-  double flops = 0;       // of one run, those of the visible half if causal
-  double max_error = -1;  // of Heed against long double on some rows, set by register_cells
+  double flops = 0;  // of one run, those of the visible half if causal
+  double max_error =
+      -1;  // of Heed: attention against long double on some rows, a layer against the naive loops
 };
 
 struct Grid {

@@ -1,6 +1,7 @@
 // scripts/bench: every cell is checked, then timed with its rivals turn about, then shown in one table.
 
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -59,6 +60,7 @@ int run(int argc, char** argv) {
   const std::size_t ran = benchmark::RunSpecifiedBenchmarks(&collector);
   if (ran == 0 || collector.failed())
     throw std::runtime_error(ran == 0 ? "no benchmark matches" : "a benchmark failed");
+  if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";
   std::cout << heed::bench::table(cells, collector.samples());
   if (json_file.is_open()) {
     json_file << heed::bench::json(cells, collector.samples());

@@ -1,7 +1,5 @@
 #include "report.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -98,15 +96,6 @@ bool Collector::ReportContext(const Context&) {
   return true;
 }
 
-void Collector::show_progress() const {
-  if (expected_ == 0 || isatty(STDERR_FILENO) == 0) return;
-  const std::size_t done = std::min(samples_.size(), expected_);
-  const std::string bar(30 * done / expected_, '#');
-  (void)std::fprintf(stderr, "\r[%-30s] %zu of %zu%s", bar.c_str(), done, expected_,
-                     done == expected_ ? "\r\x1b[K" : "");
-  (void)std::fflush(stderr);
-}
-
 void Collector::ReportRuns(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (run.run_type != Run::RT_Iteration) continue;
@@ -122,7 +111,6 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
       s.bytes_per_second.push_back(bytes->second);
     }
   }
-  show_progress();
 }
 
 std::string table(const std::vector<Cell>& cells, const std::map<std::string, Samples>& samples) {

@@ -28,14 +28,8 @@ class Collector final : public benchmark::BenchmarkReporter {
   const std::map<std::string, Samples>& samples() const { return samples_; }
   bool failed() const { return failed_; }
 
-  /// How many benchmarks there will be, for a progress bar on stderr if a person watches it.
-  void expect(std::size_t benchmarks) { expected_ = benchmarks; }
-
  private:
-  void show_progress() const;
-
   std::map<std::string, Samples> samples_;
-  std::size_t expected_ = 0;
   bool failed_ = false;
 };
 

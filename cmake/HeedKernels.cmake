@@ -1,13 +1,14 @@
 # heed_add_kernels(target isa FLAGS...): the kernel bodies, compiled once more for one instruction set.
 #
-# -march=x86-64 first: it takes back what a user's CMAKE_CXX_FLAGS may have switched on, so that a file holds its own
-# instruction set and no other, and with it the tuning of GCC 12's -march=native, which costs a third of the speed on Zen.
-# -ffp-contract=off: products and sums are fused where the code says so, the same in every kernel.
+# -march=x86-64 and -mno-...: take back what a user's CMAKE_CXX_FLAGS may have switched on, so that a file holds its own instruction
+# set and no other, and with it the tuning of GCC 12's -march=native, which costs a third of the speed on Zen.
+# -ffp-contract=off: products and sums are fused where the code says so, the same in every kernel. -fno-fast-math: NaN, infinity and
+# the order of sums mean something here, whatever the user's own code is built with.
 # -O3 in every build type: the engine stays fast inside a user's debug build.
 # -DEigen=...: Eigen's functions compiled here get a namespace of their own and never merge with the host program's.
 function(heed_add_kernels target isa)
   target_sources(${target} PRIVATE kernels/${isa}.cpp)
-  set(flags ${ARGN} -O3 -ffp-contract=off -fno-exceptions -Wno-ignored-attributes)
+  set(flags ${ARGN} -O3 -fno-fast-math -ffp-contract=off -fno-exceptions -Wno-ignored-attributes)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC's own AVX-512 header starts from registers that it declares undefined, and then warns of them.
     list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
@@ -18,8 +19,8 @@ endfunction()
 
 function(heed_add_all_kernels target)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    heed_add_kernels(${target} baseline -march=x86-64 -mtune=generic)
-    heed_add_kernels(${target} avx2 -march=x86-64 -mtune=generic -mavx2 -mfma)
+    heed_add_kernels(${target} baseline -march=x86-64 -mtune=generic -mno-avx -mno-sse3)
+    heed_add_kernels(${target} avx2 -march=x86-64 -mtune=generic -mavx2 -mfma -mno-avx512f)
     heed_add_kernels(${target} avx512 -march=x86-64 -mtune=generic -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl)
     set_property(SOURCE kernels/dispatch.cpp APPEND PROPERTY COMPILE_DEFINITIONS HEED_KERNELS_X86)
   else()

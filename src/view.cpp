@@ -13,42 +13,41 @@ struct Range {
   std::intptr_t end;
 };
 
-Range address_range(const void* data, Index rows, Index cols, Index row_stride, Index col_stride,
-                    Index element_size) {
-  const auto start = reinterpret_cast<std::intptr_t>(data);
+Range address_range(const UntypedView& view) {
+  const auto start = reinterpret_cast<std::intptr_t>(view.data);
+  const auto size = static_cast<Index>(view.element_size);
   std::intptr_t low = start;
   std::intptr_t high = start;
-  for (const Index reach : {(rows - 1) * row_stride * element_size, (cols - 1) * col_stride * element_size}) {
+  for (const Index reach :
+       {(view.rows - 1) * view.row_stride * size, (view.cols - 1) * view.col_stride * size}) {
     (reach < 0 ? low : high) += reach;
   }
-  return {low, high + element_size};
+  return {low, high + size};
 }
 
 }  // namespace
 
-bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride, Index a_col_stride,
-                   const void* b, Index b_rows, Index b_cols, Index b_row_stride, Index b_col_stride,
-                   std::size_t element_size) noexcept {
-  if (a_rows == 0 || a_cols == 0 || b_rows == 0 || b_cols == 0) return false;
-  const auto size = static_cast<Index>(element_size);
-  const Range range_a = address_range(a, a_rows, a_cols, a_row_stride, a_col_stride, size);
-  const Range range_b = address_range(b, b_rows, b_cols, b_row_stride, b_col_stride, size);
+bool overlap(const UntypedView& a, const UntypedView& b) noexcept {
+  if (a.rows == 0 || a.cols == 0 || b.rows == 0 || b.cols == 0) return false;
+  const Range range_a = address_range(a);
+  const Range range_b = address_range(b);
   if (range_a.end <= range_b.begin || range_b.end <= range_a.begin) return false;
 
   // Blocks of one matrix: b starts (outer, inner) steps after a, and they meet iff they meet in both
   // directions.
-  const bool rows_outer = std::abs(a_row_stride) >= std::abs(a_col_stride);
-  const Index outer_stride = rows_outer ? a_row_stride : a_col_stride;
-  const Index inner_stride = rows_outer ? a_col_stride : a_row_stride;
-  const Index bytes = reinterpret_cast<std::intptr_t>(b) - reinterpret_cast<std::intptr_t>(a);
-  if (a_row_stride != b_row_stride || a_col_stride != b_col_stride || inner_stride < 1 || outer_stride < 1 ||
-      bytes % size != 0) {
+  const auto size = static_cast<Index>(a.element_size);
+  const bool rows_outer = std::abs(a.row_stride) >= std::abs(a.col_stride);
+  const Index outer_stride = rows_outer ? a.row_stride : a.col_stride;
+  const Index inner_stride = rows_outer ? a.col_stride : a.row_stride;
+  const Index bytes = reinterpret_cast<std::intptr_t>(b.data) - reinterpret_cast<std::intptr_t>(a.data);
+  if (a.row_stride != b.row_stride || a.col_stride != b.col_stride || a.element_size != b.element_size ||
+      inner_stride < 1 || outer_stride < 1 || bytes % size != 0) {
     return true;
   }
-  const Index a_outer = rows_outer ? a_rows : a_cols;
-  const Index a_inner = rows_outer ? a_cols : a_rows;
-  const Index b_outer = rows_outer ? b_rows : b_cols;
-  const Index b_inner = rows_outer ? b_cols : b_rows;
+  const Index a_outer = rows_outer ? a.rows : a.cols;
+  const Index a_inner = rows_outer ? a.cols : a.rows;
+  const Index b_outer = rows_outer ? b.rows : b.cols;
+  const Index b_inner = rows_outer ? b.cols : b.rows;
   // Only where a line along the inner direction ends before the next one begins is an element's address
   // unique.
   if ((std::max(a_inner, b_inner) - 1) * inner_stride >= outer_stride) return true;

@@ -5,6 +5,10 @@
 #include "catch.hpp"
 #include "helpers.hpp"
 
+// clang-format off: it needs Eigen's core before it
+#include <unsupported/Eigen/AutoDiff>
+// clang-format on
+
 namespace {
 
 using namespace heed;
@@ -151,6 +155,46 @@ TEST_CASE("long double runs through the same functions, on the reference loops")
   const Matrix<long double> exact = scaled_dot_product_attention(wide.query, wide.key, wide.value, options);
   const Matrix<double> engine = scaled_dot_product_attention(in.query, in.key, in.value, options);
   CHECK(static_cast<double>((exact - engine.cast<long double>()).cwiseAbs().maxCoeff()) < 1e-15);
+}
+
+TEST_CASE("automatic differentiation runs through the same functions") {
+  using Dual = Eigen::AutoDiffScalar<Eigen::Vector2d>;
+  Random random(22);
+  const auto dual_matrix = [&](Index rows, Index cols) {
+    Matrix<Dual> m(rows, cols);
+    for (Index i = 0; i < m.size(); ++i) m.data()[i] = Dual(random.uniform(-1, 1));
+    return m;
+  };
+  Matrix<Dual> query = dual_matrix(3, 4);
+  Matrix<Dual> key = dual_matrix(3, 4);
+  const Matrix<Dual> value = dual_matrix(3, 2);
+  query(2, 1).derivatives() = Eigen::Vector2d(1, 0);
+  key(0, 3).derivatives() = Eigen::Vector2d(0, 1);
+  AttentionOptions options;
+  options.mask = causal();
+  const Matrix<Dual> out = scaled_dot_product_attention(query, key, value, options);
+
+  // Against central differences of the engine in double.
+  const auto values_of = [](const Matrix<Dual>& m) {
+    return Matrix<double>(m.unaryExpr([](const Dual& x) { return x.value(); }));
+  };
+  const auto moved = [&](double by, bool query_moves) {
+    Matrix<double> q = values_of(query);
+    Matrix<double> k = values_of(key);
+    (query_moves ? q(2, 1) : k(0, 3)) += by;
+    return Matrix<double>(scaled_dot_product_attention(q, k, values_of(value), options));
+  };
+  constexpr double step = 1e-5;
+  for (const bool query_moves : {true, false}) {
+    const Matrix<double> slope = (moved(step, query_moves) - moved(-step, query_moves)) / (2 * step);
+    for (Index i = 0; i < 3; ++i) {
+      for (Index c = 0; c < 2; ++c) {
+        const auto& derivatives = out(i, c).derivatives();
+        const double exact = derivatives.size() == 0 ? 0.0 : derivatives(query_moves ? 0 : 1);
+        CHECK(std::abs(exact - slope(i, c)) < 1e-9);
+      }
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("a scale other than the default is used as given", "", float, double) {

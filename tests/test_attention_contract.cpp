@@ -305,6 +305,9 @@ TEST_CASE("weights and logsumexp are checked like out") {
   CHECK(contains(shape_message([](auto& t) { t.weights.rows = 23; }), "weights is 23 x 5"));
   CHECK(contains(shape_message([](auto& t) { t.weights.cols = 0; }), "weights is 24 x 0"));
   CHECK(contains(shape_message([](auto& t) { t.logsumexp.cols = 2; }), "logsumexp is 8 x 2"));
+  auto missing = good;
+  missing.key.data = nullptr;
+  CHECK(contains(message_of<ArgumentError>([&] { plan.check(missing); }), "key (10 x 18) has no memory"));
   const auto overlap_message = [&](auto change) {
     auto tensors = good;
     change(tensors);

@@ -42,9 +42,22 @@ struct AttentionTensors {
 /// mask does not fit, or scale is not finite (ArgumentError).
 void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale);
 
+namespace detail {
+
+struct UntypedAttentionTensors {
+  UntypedView query, key, value, bias, out, weights, logsumexp;
+};
+void check_tensors(const AttentionShape& shape, const UntypedAttentionTensors& tensors);
+
+}  // namespace detail
+
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
-void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors);
+void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors) {
+  detail::check_tensors(shape, {untyped(tensors.query), untyped(tensors.key), untyped(tensors.value),
+                                untyped(mask.bias_as<T>()), untyped(tensors.out), untyped(tensors.weights),
+                                untyped(tensors.logsumexp)});
+}
 
 /// out = softmax(scale * query * key^T + bias, over visible keys) * value, for each head of each sequence
 /// (Vaswani et al. 2017, equation 1; the tiles and the online softmax: Dao 2023, "FlashAttention-2",

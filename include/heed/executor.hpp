@@ -21,7 +21,7 @@ class Executor {
   Index concurrency() const noexcept { return concurrency_; }
 
   /// Calls task(context, i) once for each i in [0, count), in any order and on any threads, and returns when
-  /// all calls have returned. Tasks do not throw.
+  /// all calls have returned. Tasks do not throw, and neither may this: the runs of plans are noexcept.
   virtual void run(Index count, void (*task)(void* context, Index i), void* context) = 0;
 
  private:

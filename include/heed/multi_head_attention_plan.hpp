@@ -37,9 +37,23 @@ struct LayerTensors {
       heads;  // (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o, or left empty
 };
 
+namespace detail {
+
+struct UntypedLayerTensors {
+  UntypedView x, w_q, w_k, w_v, w_o, bias, out, weights, heads;
+};
+void check_layer_tensors(const LayerShape& shape, const UntypedLayerTensors& tensors);
+
+}  // namespace detail
+
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
-void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors);
+void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors) {
+  detail::check_layer_tensors(
+      shape, {untyped(tensors.x), untyped(tensors.w_q), untyped(tensors.w_k), untyped(tensors.w_v),
+              untyped(tensors.w_o), untyped(mask.bias_as<T>()), untyped(tensors.out),
+              untyped(tensors.weights), untyped(tensors.heads)});
+}
 
 /// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o, with q = x w_q, k = x w_k,
 /// v = x w_v (Vaswani et al. 2017, section 3.2.2). T is float or double. The same bits as AttentionPlan

@@ -13,7 +13,7 @@
 
 namespace heed::reference {
 
-/// out = a * b. Sizes are as check_product wants them.
+/// out = a * b: a is m x k, b is k x n, out is m x n.
 template <class T>
 void matrix_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   for (Index i = 0; i < a.rows; ++i) {
@@ -34,7 +34,7 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
   using std::exp;
   using std::log;
   using std::sqrt;
-  const T factor = scale ? T(*scale) : T(1) / sqrt(T(shape.head_dim));
+  const T factor = scale ? T(*scale) : T(1) / sqrt(T(static_cast<double>(shape.head_dim)));
   const Index query_offset = mask.query_offset(shape.query_len, shape.kv_len);
   const MatrixView<const T> bias = mask.bias_as<T>();
   const T infinity = std::numeric_limits<T>::infinity();

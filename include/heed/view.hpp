@@ -35,23 +35,37 @@ struct MatrixView {
   operator MatrixView<const T>() const { return {data, rows, cols, row_stride, col_stride}; }
 };
 
+/// A view whose element type is only a size: for checks that need no more.
+struct UntypedView {
+  const void* data = nullptr;
+  Index rows = 0;
+  Index cols = 0;
+  Index row_stride = 0;
+  Index col_stride = 0;
+  std::size_t element_size = 0;
+};
+
+template <class T>
+UntypedView untyped(const MatrixView<T>& view) {
+  return {view.data, view.rows, view.cols, view.row_stride, view.col_stride, sizeof(T)};
+}
+
 /// "3 x 4", for messages.
+inline std::string size_of(const UntypedView& view) {
+  return std::to_string(view.rows) + " x " + std::to_string(view.cols);
+}
 template <class T>
 std::string size_of(const MatrixView<T>& view) {
-  return std::to_string(view.rows) + " x " + std::to_string(view.cols);
+  return size_of(untyped(view));
 }
 
 /// True if an element of `a` and an element of `b` may share memory. Exact for views of one matrix (equal
 /// strides, as column blocks have); for others the whole ranges of addresses are compared.
-bool views_overlap(const void* a, Index a_rows, Index a_cols, Index a_row_stride, Index a_col_stride,
-                   const void* b, Index b_rows, Index b_cols, Index b_row_stride, Index b_col_stride,
-                   std::size_t element_size) noexcept;
+bool overlap(const UntypedView& a, const UntypedView& b) noexcept;
 
 template <class A, class B>
 bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) noexcept {
-  static_assert(sizeof(A) == sizeof(B), "views of one element type");
-  return views_overlap(a.data, a.rows, a.cols, a.row_stride, a.col_stride, b.data, b.rows, b.cols,
-                       b.row_stride, b.col_stride, sizeof(A));
+  return overlap(untyped(a), untyped(b));
 }
 
 }  // namespace heed

@@ -40,18 +40,20 @@ inline void require_product(Index a, Index b, const char* what) {
   }
 }
 
-/// Throws unless the view is rows x cols. `because` makes the reason: "2 sequences of 3 keys".
-template <class T, class Because>
-void require_size(const MatrixView<T>& view, const char* name, Index rows, Index cols, Because because) {
+/// Throws unless the view is rows x cols and has memory. `because` makes the reason: "2 sequences of 3 keys".
+template <class Because>
+void require_size(const UntypedView& view, const char* name, Index rows, Index cols, Because because) {
   if (view.rows != rows || view.cols != cols) {
     throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
                       std::to_string(rows) + " x " + std::to_string(cols));
   }
+  if (view.data == nullptr && rows != 0 && cols != 0) {
+    throw_argument_error(std::string(name) + " (" + size_of(view) + ") has no memory: its pointer is null");
+  }
 }
 
-template <class A, class B>
-void require_apart(const MatrixView<A>& written, const char* written_name, const MatrixView<B>& other,
-                   const char* other_name) {
+inline void require_apart(const UntypedView& written, const char* written_name, const UntypedView& other,
+                          const char* other_name) {
   if (overlap(written, other)) {
     throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
                          " (" + size_of(other) + ") in memory");
@@ -59,8 +61,7 @@ void require_apart(const MatrixView<A>& written, const char* written_name, const
 }
 
 /// An optional result that was asked for; asked for with no rows or no columns, it is still checked.
-template <class T>
-bool wanted(const MatrixView<T>& view) {
+inline bool wanted(const UntypedView& view) {
   return view.rows != 0 || view.cols != 0;
 }
 

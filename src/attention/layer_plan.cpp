@@ -40,9 +40,7 @@ MatrixView<T> row_major(std::byte* data, Index rows, Index cols) {
 
 }  // namespace
 
-template <class T>
-void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors) {
-  const MatrixView<const T> bias = mask.bias_as<T>();
+void detail::check_layer_tensors(const LayerShape& shape, const UntypedLayerTensors& tensors) {
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
@@ -65,13 +63,13 @@ void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerT
     require_size(tensors.weights, "weights", rows * shape.num_heads, shape.seq_len, positions);
   }
   if (wanted(tensors.heads)) require_size(tensors.heads, "heads", rows, value_cols, values);
-  const auto require_apart_from_inputs = [&](const MatrixView<T>& written, const char* name) {
+  const auto require_apart_from_inputs = [&](const UntypedView& written, const char* name) {
     require_apart(written, name, tensors.x, "x");
     require_apart(written, name, tensors.w_q, "w_q");
     require_apart(written, name, tensors.w_k, "w_k");
     require_apart(written, name, tensors.w_v, "w_v");
     require_apart(written, name, tensors.w_o, "w_o");
-    require_apart(written, name, bias, "bias");
+    require_apart(written, name, tensors.bias, "bias");
   };
   require_apart_from_inputs(tensors.out, "out");
   require_apart_from_inputs(tensors.weights, "weights");
@@ -80,10 +78,6 @@ void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerT
   require_apart(tensors.out, "out", tensors.heads, "heads");
   require_apart(tensors.weights, "weights", tensors.heads, "heads");
 }
-
-template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<float>&);
-template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<double>&);
-template void check_layer_tensors(const LayerShape&, const Mask&, const LayerTensors<long double>&);
 
 template <class T>
 MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask, Index threads)
@@ -122,7 +116,7 @@ void MultiHeadAttentionPlan<T>::run(const LayerTensors<T>& tensors, void* worksp
   const MatrixView<T> key = take(key_cols);
   const MatrixView<T> value = take(value_cols);
   const MatrixView<T> own_heads = take(value_cols);
-  const MatrixView<T> heads = wanted(tensors.heads) ? tensors.heads : own_heads;
+  const MatrixView<T> heads = tensors.heads.data != nullptr ? tensors.heads : own_heads;
 
   run_product<T>(tensors.x, tensors.w_q, query, tiles, threads_, executor);
   run_product<T>(tensors.x, tensors.w_k, key, tiles, threads_, executor);

@@ -49,9 +49,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, std::optiona
   (void)mask.query_offset(shape.query_len, shape.kv_len);
 }
 
-template <class T>
-void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors) {
-  const MatrixView<const T> bias = mask.bias_as<T>();
+void detail::check_tensors(const AttentionShape& shape, const UntypedAttentionTensors& tensors) {
   const Index query_rows = shape.batch_size * shape.query_len;
   const Index kv_rows = shape.batch_size * shape.kv_len;
   const auto sequences_of = [&](Index length, const char* what) {
@@ -80,11 +78,11 @@ void check_tensors(const AttentionShape& shape, const Mask& mask, const Attentio
   }
   if (wanted(tensors.logsumexp))
     require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
-  const auto require_apart_from_inputs = [&](const MatrixView<T>& written, const char* name) {
+  const auto require_apart_from_inputs = [&](const UntypedView& written, const char* name) {
     require_apart(written, name, tensors.query, "query");
     require_apart(written, name, tensors.key, "key");
     require_apart(written, name, tensors.value, "value");
-    require_apart(written, name, bias, "bias");
+    require_apart(written, name, tensors.bias, "bias");
   };
   require_apart_from_inputs(tensors.out, "out");
   require_apart_from_inputs(tensors.weights, "weights");
@@ -93,10 +91,6 @@ void check_tensors(const AttentionShape& shape, const Mask& mask, const Attentio
   require_apart(tensors.out, "out", tensors.logsumexp, "logsumexp");
   require_apart(tensors.weights, "weights", tensors.logsumexp, "logsumexp");
 }
-
-template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<float>&);
-template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<double>&);
-template void check_tensors(const AttentionShape&, const Mask&, const AttentionTensors<long double>&);
 
 namespace {
 

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <atomic>
-#include <string>
 
-#include "heed/error.hpp"
 #include "heed/product_plan.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
@@ -30,22 +28,6 @@ Index num_items(Index rows, Index cols) {
 }
 
 }  // namespace
-
-template <class T>
-void check_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
-  if (a.cols != b.rows) {
-    throw_shape_error("the left matrix is " + size_of(a) + ", the right one " + size_of(b) +
-                      ": as many columns as rows are needed");
-  }
-  if (out.rows != a.rows || out.cols != b.cols) {
-    throw_shape_error("out is " + size_of(out) + ", the product of " + size_of(a) + " and " + size_of(b) +
-                      " is " + std::to_string(a.rows) + " x " + std::to_string(b.cols));
-  }
-  if (overlap(out, a))
-    throw_argument_error("out (" + size_of(out) + ") overlaps the left matrix (" + size_of(a) + ")");
-  if (overlap(out, b))
-    throw_argument_error("out (" + size_of(out) + ") overlaps the right matrix (" + size_of(b) + ")");
-}
 
 template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads) {
@@ -102,10 +84,6 @@ void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out
       &shared);
 }
 
-template void check_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>);
-template void check_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>);
-template void check_product(MatrixView<const long double>, MatrixView<const long double>,
-                            MatrixView<long double>);
 template std::size_t product_workspace_bytes<float>(Index, Index, Index, Index);
 template std::size_t product_workspace_bytes<double>(Index, Index, Index, Index);
 template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Index,

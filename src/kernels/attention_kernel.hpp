@@ -8,10 +8,10 @@
 //   row_max = max of scores, row_sum = sum of exp(score - row_max), acc = sum of exp(score - row_max) *
 //   value.
 //
-// A row's arithmetic depends on its own query and its visible keys and values alone: tile edges are multiples
-// of the constant kKeyTile, a hidden key adds +0 or is skipped (the sign of a zero sum is settled at the
-// end), and every sum over lanes, keys and depth has one order. That gives the same bits for full passes,
-// chunks and single rows.
+// A row's arithmetic depends on its own query, its visible keys and values, and where these stand after the
+// first key: tile edges are multiples of the constant kKeyTile, a hidden key adds +0 or is skipped (the sign
+// of a zero sum is settled at the end), and every sum over lanes, keys and depth has one order. That gives
+// the same bits for full passes, chunks and single rows.
 
 #include "kernels/exp.hpp"
 #include "kernels/pack.hpp"
