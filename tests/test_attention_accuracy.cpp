@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("weights and logsumexp agree with the oracle", "", float, dou
 
 TEMPLATE_TEST_CASE("a bias is added to the scores, and -inf in it hides the key", "", float, double) {
   // More queries than one block has rows.
-  const AttentionShape s{2, 2, 2, 150, 131, 16, 24};
+  const AttentionShape s{2, 2, 2, 310, 131, 16, 24};
   const auto in = random_inputs<TestType>(s, 9);
   Matrix<TestType> added = random_matrix<TestType>(s.query_len, s.kv_len, 77, 3.0);
   for (Index i = 0; i < s.query_len; ++i) {

@@ -378,13 +378,13 @@ TEST_CASE("masks compose, print themselves and refuse to contradict themselves")
 }
 
 TEST_CASE("a plan prints itself, and its workspace does not grow with the lengths") {
-  const AttentionPlan<float> small({1, 2, 2, 960, 960, 64, 64}, causal());
-  const AttentionPlan<float> large({8, 12, 12, 4096, 4096, 64, 64}, causal());
+  const AttentionPlan<float> small({1, 2, 2, 576, 576, 64, 64}, causal());
+  const AttentionPlan<float> large({8, 12, 12, 5760, 5760, 64, 64}, causal());
   CHECK(contains(small.to_string(), "mask causal"));
   CHECK(contains(small.to_string(), std::to_string(small.workspace_bytes()) + " bytes"));
   CHECK(small.workspace_bytes() == large.workspace_bytes());
   CHECK(large.workspace_bytes() < 1000000);
-  CHECK(AttentionPlan<float>({8, 12, 12, 4096, 4096, 64, 64}, causal(), std::nullopt, 3).workspace_bytes() ==
+  CHECK(AttentionPlan<float>({8, 12, 12, 5760, 5760, 64, 64}, causal(), std::nullopt, 3).workspace_bytes() ==
         3 * large.workspace_bytes());
 }
 

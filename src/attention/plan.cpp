@@ -134,14 +134,21 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
   }
   query_offset_ = mask.query_offset(shape.query_len, shape.kv_len);
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys.
-  const Index most_rows = kernels.query_block / kernels.tile_rows * kernels.tile_rows;
-  blocks_per_head_ = (shape.query_len + most_rows - 1) / most_rows;
-  block_rows_ = blocks_per_head_ == 0 ? 0
-                                      : round_up((shape.query_len + blocks_per_head_ - 1) / blocks_per_head_,
-                                                 kernels.tile_rows);
+  // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys. A
+  // row's bits do not depend on its block, so the blocks may be as high as the kernel takes, or lower where
+  // threads would go without work.
+  const auto blocks_of = [&](Index rows) { return (shape.query_len + rows - 1) / rows; };
+  const Index heads = std::max<Index>(1, shape.batch_size * shape.num_heads);
+  Index blocks = blocks_of(kernels.query_block / kernels.tile_rows * kernels.tile_rows);
+  if (threads > 1) {
+    constexpr Index blocks_per_thread = 4;
+    constexpr Index fewest_rows = 48;
+    const Index wanted_blocks = (blocks_per_thread * std::min(threads, shape.query_len) + heads - 1) / heads;
+    blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(fewest_rows)));
+  }
+  block_rows_ = blocks == 0 ? 0 : round_up((shape.query_len + blocks - 1) / blocks, kernels.tile_rows);
   block_rows_ = std::min(block_rows_, shape.query_len);
-  if (block_rows_ > 0) blocks_per_head_ = (shape.query_len + block_rows_ - 1) / block_rows_;
+  blocks_per_head_ = block_rows_ == 0 ? 0 : blocks_of(block_rows_);
   threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
 }
 

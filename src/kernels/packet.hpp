@@ -48,7 +48,10 @@ constexpr Index panel_width(Index left) {
 template <class T>
 inline constexpr int kKeyTile = 512 / static_cast<int>(sizeof(T));
 
-inline constexpr int kQueryBlock = 96;
+// Rows of queries that share one packed tile of keys and values. Packing costs about 1 / rows of the
+// products: at head_dim 64, 288 rows were 5 to 8 % faster than 96 (AVX2 and AVX-512, one core of a Zen 5),
+// and their accumulators still fit a second-level cache.
+inline constexpr int kQueryBlock = 288;
 
 // std:: templates instantiated here could be merged with the host program's copies and carry our instruction
 // set there.
