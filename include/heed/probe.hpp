@@ -63,7 +63,7 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
   }
   CausalReport report;
   report.tolerance = options.tolerance;
-  const Matrix<Scalar> original = x.derived();
+  const Matrix<Scalar> original = x.derived().template cast<Scalar>();
   const Matrix<Scalar> before = detail::apply_module(module, original);
   if (before.rows() != original.rows()) {
     throw_shape_error("x has " + std::to_string(original.rows()) + " rows, the module returned " +

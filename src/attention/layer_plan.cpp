@@ -9,13 +9,9 @@
 
 namespace heed {
 
-using detail::count_of;
-using detail::require_apart;
 using detail::require_positive;
 using detail::require_possible;
 using detail::require_product;
-using detail::require_size;
-using detail::wanted;
 
 namespace {
 

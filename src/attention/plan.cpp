@@ -12,13 +12,10 @@
 namespace heed {
 
 using detail::count_of;
-using detail::require_apart;
 using detail::require_not_negative;
 using detail::require_positive;
 using detail::require_possible;
 using detail::require_product;
-using detail::require_size;
-using detail::wanted;
 
 void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale) {
   require_not_negative(shape.batch_size, "batch_size");

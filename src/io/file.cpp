@@ -115,7 +115,7 @@ void flush_directory(const std::filesystem::path& path) {
 std::filesystem::path followed(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_symlink(path, error)) return path;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
   if (error) fail("cannot follow", path, error.value());
   return target;
 }

@@ -59,14 +59,12 @@ class ScatterCanvas {
   void append_row(TextLine& line, Index row, bool color) const {
     for (Index column = 0; column < columns_; ++column) {
       const Cell& cell = at(column, row);
-      if (cell.kind == Kind::label) {
-        line.add(cell.text, 1);  // the first cell of a label carries all of it, the others are empty
-      } else if (cell.text.empty()) {
+      if (cell.kind != Kind::label && cell.text.empty()) {
         line.gap(1);
       } else if (color && cell.kind == Kind::point) {
         line.add(plot::foreground(plot::series_color(0)), 0).add(cell.text, 1).add(plot::reset_colors, 0);
       } else {
-        line.add(cell.text, 1);
+        line.add(cell.text, 1);  // of a label, the first cell carries all of it, the others are empty
       }
     }
   }
