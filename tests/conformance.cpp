@@ -181,7 +181,7 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
   const std::vector<Index> query_shape = shape_of(file, "query", 4);
   const std::vector<Index> key_shape = shape_of(file, "key", 4);
   const std::vector<Index> value_shape = shape_of(file, "value", 4);
-  for (const std::size_t dimension : {0, 1}) {
+  for (const std::size_t dimension : {std::size_t{0}, std::size_t{1}}) {
     if (key_shape[dimension] != value_shape[dimension])
       throw std::runtime_error("key and value differ in batch or heads");
   }
