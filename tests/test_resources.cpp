@@ -17,10 +17,14 @@ namespace {
 std::atomic<long> allocations{0};
 std::atomic<long> locks{0};
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+void* counted_or_null(std::size_t bytes, std::size_t alignment) noexcept {
   ++allocations;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  void* memory = counted_or_null(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -32,6 +36,13 @@ void* operator new(std::size_t bytes) {
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
+}
+// The forms that do not throw as well: a sanitizer has its own, and would pair them with the delete below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return counted_or_null(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
   std::free(memory);
