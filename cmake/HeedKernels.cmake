@@ -4,11 +4,16 @@
 # set and no other, and with it the tuning of GCC 12's -march=native, which costs a third of the speed on Zen.
 # -ffp-contract=off: products and sums are fused where the code says so, the same in every kernel. -fno-fast-math: NaN, infinity and
 # the order of sums mean something here, whatever the user's own code is built with.
-# -O3 in every build type: the engine stays fast inside a user's debug build.
+# -O3 in every build type: the engine stays fast inside a user's debug build. Under a sanitizer -O1: its checks take six times as long
+# to compile at -O3.
 # -DEigen=...: Eigen's functions compiled here get a namespace of their own and never merge with the host program's.
 function(heed_add_kernels target isa)
   target_sources(${target} PRIVATE kernels/${isa}.cpp)
-  set(flags ${ARGN} -O3 -fno-fast-math -ffp-contract=off -fno-exceptions -Wno-ignored-attributes)
+  set(level -O3)
+  if(HEED_SANITIZE)
+    set(level -O1)
+  endif()
+  set(flags ${ARGN} ${level} -fno-fast-math -ffp-contract=off -fno-exceptions -Wno-ignored-attributes)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC's own AVX-512 header starts from registers that it declares undefined, and then warns of them.
     list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)

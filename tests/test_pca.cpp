@@ -199,3 +199,12 @@ TEST_CASE("a value that is not finite is an error that names its place") {
   CHECK(message_of(points, 2) == "no error");
   CHECK(message_of(points, -1) == "components is -1, it must not be negative");
 }
+
+TEST_CASE("long double, which has a decomposition of its own, agrees with double") {
+  const auto [n, d] = GENERATE(std::pair{40, 6}, std::pair{5, 12});
+  const MatrixXd points = scattered(n, d);
+  const auto narrow = heed::pca(points, 3);
+  const auto wide = heed::pca(points.cast<long double>(), 3);
+  CHECK((wide.components.cast<double>() - narrow.components).cwiseAbs().maxCoeff() < 1e-12);
+  CHECK((wide.projected.cast<double>() - narrow.projected).cwiseAbs().maxCoeff() < 1e-12);
+}

@@ -15,8 +15,6 @@
 // equal variance may come out as any basis of the space they span.
 
 #include <Eigen/Core>
-#include <Eigen/QR>
-#include <Eigen/SVD>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -68,43 +66,13 @@ void require_finite(const Matrix& values) {
   }
 }
 
-// Eigen 3.4 takes what to compute as an argument, later versions as part of the type.
-template <class Matrix>
-auto thin_svd(const Matrix& values) {
-#if EIGEN_VERSION_AT_LEAST(3, 4, 90)
-  return Eigen::BDCSVD<Matrix, Eigen::ComputeThinU | Eigen::ComputeThinV>(values);
-#else
-  return Eigen::BDCSVD<Matrix>(values, Eigen::ComputeThinU | Eigen::ComputeThinV);
-#endif
-}
-
-// The principal directions of centred rows as columns, with their singular values: min(n, d) of both.
-template <class Matrix>
-struct Directions {
-  Matrix axes;
-  Eigen::Matrix<typename Matrix::Scalar, Eigen::Dynamic, 1> singular_values;
-};
-
-template <class Matrix>
-Directions<Matrix> directions_of(const Matrix& centred) {
-  const Index n = centred.rows();
-  const Index d = centred.cols();
-  const Index r = n < d ? n : d;
-  if (n >= d) {  // centred = q * r, so its right singular vectors are those of r
-    const Eigen::HouseholderQR<Matrix> qr(centred);
-    const Matrix upper = qr.matrixQR().topRows(r).template triangularView<Eigen::Upper>();
-    const auto svd = thin_svd(upper);
-    return {svd.matrixV(), svd.singularValues()};
-  }
-  // centred^T = q * r, so the right singular vectors of centred = r^T * q^T are q times those of r^T
-  const Eigen::HouseholderQR<Matrix> qr(centred.transpose());
-  const Matrix upper = qr.matrixQR().topRows(r).template triangularView<Eigen::Upper>();
-  const auto svd = thin_svd(upper);
-  Matrix axes = Matrix::Zero(d, r);
-  axes.topRows(r) = svd.matrixU();
-  axes.applyOnTheLeft(qr.householderQ());
-  return {axes, svd.singularValues()};
-}
+// The principal directions of n centred rows of d values, column-major: r = min(n, d) unit vectors as the
+// columns of axes (d x r) and r singular values. Compiled once, in src/plot/pca.cpp: Eigen's decompositions
+// take half a minute to compile. Pointers, not matrices: a program built for wider registers aligns its Eigen
+// matrices otherwise.
+void principal_directions(const double* centred, Index n, Index d, double* axes, double* singular_values);
+void principal_directions(const long double* centred, Index n, Index d, long double* axes,
+                          long double* singular_values);
 
 // Makes the first of the coefficients of largest magnitude positive.
 template <class Column>
@@ -169,16 +137,19 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
   // this.
   const auto size = static_cast<Wide>(n > d ? n : d);
   const Wide noise = size * std::numeric_limits<Wide>::epsilon();
-  const pca_detail::Directions<Matrix> found = pca_detail::directions_of(centred);
+  const Index r = n < d ? n : d;
+  Matrix axes(d, r);
+  Eigen::Matrix<Wide, Eigen::Dynamic, 1> singular_values(r);
+  pca_detail::principal_directions(centred.data(), n, d, axes.data(), singular_values.data());
   const Wide degrees = static_cast<Wide>(n - 1);
   const auto variance_of = [&](Wide singular) { return singular * scale * (singular * scale / degrees); };
   Wide total = 0;
-  for (Index i = 0; i < found.singular_values.size(); ++i) {
-    const Wide singular = found.singular_values(i);
+  for (Index i = 0; i < r; ++i) {
+    const Wide singular = singular_values(i);
     if (!(singular > noise)) break;  // they never increase
     total += variance_of(singular);
     if (i >= components) continue;
-    Eigen::Matrix<Wide, Eigen::Dynamic, 1> axis = found.axes.col(i);
+    Eigen::Matrix<Wide, Eigen::Dynamic, 1> axis = axes.col(i);
     pca_detail::fix_sign(axis);
     result.components.row(i) = axis.transpose().template cast<Scalar>();
     result.projected.col(i) = (centred * axis * scale).template cast<Scalar>();
