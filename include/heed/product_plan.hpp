@@ -7,18 +7,37 @@
 
 namespace heed {
 
+/// One right factor and where its product goes: out = a * b, with an a that several share.
+template <class T>
+struct ProductTerm {
+  MatrixView<const T> b;  ///< depth x cols
+  MatrixView<T> out;      ///< rows x cols
+};
+
 /// Scratch memory of run_product for a (rows x depth) times (depth x cols) product with `threads` tasks under
-/// way at once, of which there are never more than the product has blocks. At most 0.6 MB for each of them.
+/// way at once, of which there are never more than the product has blocks. At most 0.5 MB for each of them. cols
+/// is the sum over all terms for run_products.
 template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads = 1);
 
-/// out = a * b, for float and double, with the engine's own kernel: an element's bits depend on its row of a
-/// and its column of b alone, not on how many rows there are, on strides or on threads. a is m x k, b is k x
-/// n, out is m x n and overlaps neither (unchecked); workspace has product_workspace_bytes(a.rows, b.rows,
-/// b.cols, threads) bytes, aligned to Workspace::alignment. At most `threads` tasks are given to the
-/// executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
+/// out = a * b for each term, for float and double, in one pass over a and with the engine's own kernel: an
+/// element's bits depend on its row of a and its column of b alone, not on how many rows or terms there are, on
+/// strides or on threads. a is m x k, each b is k x n, its out is m x n and overlaps nothing else (unchecked);
+/// workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to Workspace::alignment. At most
+/// most_product_terms terms. At most `threads` tasks are given to the executor; without one, the calling thread
+/// works alone. Allocates nothing and locks nothing itself.
+template <class T>
+void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
+                  Index threads = 1, Executor* executor = nullptr) noexcept;
+
+inline constexpr Index most_product_terms = 3;
+
+/// run_products with one term.
 template <class T>
 void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Index threads = 1, Executor* executor = nullptr) noexcept;
+                 Index threads = 1, Executor* executor = nullptr) noexcept {
+  const ProductTerm<T> term{b, out};
+  run_products<T>(a, &term, 1, workspace, threads, executor);
+}
 
 }  // namespace heed

@@ -85,11 +85,10 @@ MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
-  require_product(rows, std::max({key_cols, value_cols, shape.d_in, shape.d_out}), "rows times columns");
+  require_product(rows, std::max({2 * key_cols + value_cols, value_cols, shape.d_in, shape.d_out}), "rows times columns");
   buffer_bytes_ = 2 * matrix_bytes<T>(rows, key_cols) + 2 * matrix_bytes<T>(rows, value_cols);
-  // The tiles of the four products and of the attention take turns in one place.
-  const std::size_t tiles = std::max({product_workspace_bytes<T>(rows, shape.d_in, key_cols, threads),
-                                      product_workspace_bytes<T>(rows, shape.d_in, value_cols, threads),
+  // The tiles of the products and of the attention take turns in one place.
+  const std::size_t tiles = std::max({product_workspace_bytes<T>(rows, shape.d_in, 2 * key_cols + value_cols, threads),
                                       product_workspace_bytes<T>(rows, value_cols, shape.d_out, threads),
                                       attention_.workspace_bytes()});
   workspace_bytes_ = buffer_bytes_ + tiles;
@@ -114,9 +113,8 @@ void MultiHeadAttentionPlan<T>::run(const LayerTensors<T>& tensors, void* worksp
   const MatrixView<T> own_heads = take(value_cols);
   const MatrixView<T> heads = tensors.heads.data != nullptr ? tensors.heads : own_heads;
 
-  run_product<T>(tensors.x, tensors.w_q, query, tiles, threads_, executor);
-  run_product<T>(tensors.x, tensors.w_k, key, tiles, threads_, executor);
-  run_product<T>(tensors.x, tensors.w_v, value, tiles, threads_, executor);
+  const ProductTerm<T> projections[] = {{tensors.w_q, query}, {tensors.w_k, key}, {tensors.w_v, value}};
+  run_products<T>(tensors.x, projections, 3, tiles, threads_, executor);
 
   // Head h reads columns [h * head_dim, (h + 1) * head_dim) of query, key and value where they are: no split,
   // no transpose.

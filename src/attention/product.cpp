@@ -9,86 +9,139 @@ namespace heed {
 
 namespace {
 
-template <class T>
-std::size_t thread_bytes(Index depth, Index cols) {
-  const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  const std::size_t bytes = kernels.product_bytes(depth, std::min(cols, kernels.product_cols));
-  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
-}
-
 Index ceil_div(Index n, Index step) {
   return (n + step - 1) / step;
 }
 
-/// How many blocks the product is cut into.
+/// How a product is cut into tasks: blocks of rows by ranges of columns. An element's bits do not depend on it.
+struct Split {
+  Index block_rows = 1;
+  Index row_blocks = 0;
+  Index range_cols = 1;
+  Index col_ranges = 0;
+
+  Index num_items() const { return row_blocks * col_ranges; }
+};
+
+// Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer the packing would be felt.
+constexpr Index kFewestCols = 256;
+constexpr Index kFewestRows = 48;
+// Under this many multiplications (about 20 us) a second thread would not earn its call.
+constexpr double kWorthSharing = 1e6;
+constexpr Index kTasksPerThread = 4;
+
 template <class T>
-Index num_items(Index rows, Index cols) {
+Split split_of(Index rows, Index depth, Index cols, Index threads) {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  return ceil_div(rows, kernels.product_rows) * ceil_div(cols, kernels.product_cols);
+  Split split;
+  if (rows == 0 || cols == 0) return split;
+  split.row_blocks = ceil_div(rows, kernels.product_rows);
+  split.col_ranges = 1;
+  const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(cols);
+  if (threads > 1 && work >= kWorthSharing) {
+    const Index wanted = kTasksPerThread * threads;
+    split.col_ranges = std::clamp<Index>(ceil_div(wanted, split.row_blocks), 1, ceil_div(cols, kFewestCols));
+    split.row_blocks =
+        std::max(split.row_blocks, std::min(ceil_div(wanted, split.col_ranges), ceil_div(rows, kFewestRows)));
+  }
+  split.block_rows = ceil_div(ceil_div(rows, split.row_blocks), kernels.tile_rows) * kernels.tile_rows;
+  split.block_rows = std::min(split.block_rows, kernels.product_rows);
+  split.row_blocks = ceil_div(rows, split.block_rows);
+  split.range_cols =
+      ceil_div(ceil_div(cols, split.col_ranges), kernels.product_panel) * kernels.product_panel;
+  split.col_ranges = ceil_div(cols, split.range_cols);
+  return split;
 }
+
+template <class T>
+std::size_t thread_bytes(const Split& split, Index rows, Index depth) {
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  const std::size_t bytes = kernels.product_bytes(std::min(rows, split.block_rows), depth);
+  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
+}
+
+template <class T>
+kernels::Strided<T> strided(const MatrixView<T>& view) {
+  return {view.data, view.row_stride, view.col_stride};
+}
+
+template <class T>
+struct Products {
+  MatrixView<const T> a;
+  const ProductTerm<T>* terms;
+  Index num_terms;
+  Split split;
+  std::byte* workspace;
+  std::size_t stride;
+  std::atomic<Index> next{0};
+
+  /// The item's rows times those columns of the terms, laid side by side, that are in its range.
+  void run_item(Index item, std::byte* own) const {
+    const Index first_row = item % split.row_blocks * split.block_rows;
+    const Index rows = std::min(split.block_rows, a.rows - first_row);
+    Index first_col = item / split.row_blocks * split.range_cols;
+    Index left = split.range_cols;
+    kernels::ProductPart<T> parts[most_product_terms];
+    kernels::ProductBlock<T> block{};
+    for (Index t = 0; t < num_terms && left > 0; ++t) {
+      const ProductTerm<T>& term = terms[t];
+      if (first_col >= term.b.cols) {
+        first_col -= term.b.cols;
+        continue;
+      }
+      const Index cols = std::min(left, term.b.cols - first_col);
+      parts[block.num_parts++] = {strided(term.b.block(0, first_col, term.b.rows, cols)),
+                                  strided(term.out.block(first_row, first_col, rows, cols)), cols};
+      left -= cols;
+      first_col = 0;
+    }
+    block.a = strided(a.block(first_row, 0, rows, a.cols));
+    block.parts = parts;
+    block.rows = rows;
+    block.depth = a.cols;
+    block.workspace = own;
+    kernels::kernels_of<T>(kernels::table()).product(block);
+  }
+};
 
 }  // namespace
 
 template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads) {
-  const Index tasks = std::min(threads, std::max<Index>(1, num_items<T>(rows, cols)));
-  return static_cast<std::size_t>(tasks) * thread_bytes<T>(depth, cols);
+  const Split split = split_of<T>(rows, depth, cols, threads);
+  const Index tasks = std::clamp<Index>(split.num_items(), 1, std::max<Index>(1, threads));
+  return static_cast<std::size_t>(tasks) * thread_bytes<T>(split, rows, depth);
 }
 
 template <class T>
-void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Index threads, Executor* executor) noexcept {
-  const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  struct Shared {
-    MatrixView<const T> a;
-    MatrixView<const T> b;
-    MatrixView<T> out;
-    const kernels::Kernels<T>* kernels;
-    std::byte* workspace;
-    Index row_blocks;
-    Index items;
-    std::atomic<Index> next{0};
-
-    void run_item(Index item, std::byte* own) const {
-      const Index first_row = item % row_blocks * kernels->product_rows;
-      const Index first_col = item / row_blocks * kernels->product_cols;
-      const Index rows = std::min(kernels->product_rows, out.rows - first_row);
-      const Index cols = std::min(kernels->product_cols, out.cols - first_col);
-      const auto left = a.block(first_row, 0, rows, a.cols);
-      const auto right = b.block(0, first_col, b.rows, cols);
-      const auto result = out.block(first_row, first_col, rows, cols);
-      kernels->product({{left.data, left.row_stride, left.col_stride},
-                        {right.data, right.row_stride, right.col_stride},
-                        {result.data, result.row_stride, result.col_stride},
-                        rows,
-                        a.cols,
-                        cols,
-                        own});
-    }
-  } shared{a, b, out, &kernels, static_cast<std::byte*>(workspace), ceil_div(out.rows, kernels.product_rows),
-           0};
-  shared.items = num_items<T>(out.rows, out.cols);
-  if (executor == nullptr || threads <= 1 || shared.items <= 1) {
-    for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
+void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
+                  Index threads, Executor* executor) noexcept {
+  Index cols = 0;
+  for (Index t = 0; t < num_terms; ++t) cols += terms[t].b.cols;
+  Products<T> products{a,          terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads),
+                       static_cast<std::byte*>(workspace), 0};
+  const Index items = products.split.num_items();
+  if (executor == nullptr || threads <= 1 || items <= 1) {
+    for (Index item = 0; item < items; ++item) products.run_item(item, products.workspace);
     return;
   }
+  products.stride = thread_bytes<T>(products.split, a.rows, a.cols);
   executor->run(
-      std::min(threads, shared.items),
+      std::min(threads, items),
       [](void* context, Index thread) {
-        auto& s = *static_cast<Shared*>(context);
-        std::byte* const own =
-            s.workspace + static_cast<std::size_t>(thread) * thread_bytes<T>(s.b.rows, s.b.cols);
-        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1))
-          s.run_item(item, own);
+        auto& p = *static_cast<Products<T>*>(context);
+        std::byte* const own = p.workspace + static_cast<std::size_t>(thread) * p.stride;
+        const Index count = p.split.num_items();
+        for (Index item = p.next.fetch_add(1); item < count; item = p.next.fetch_add(1)) p.run_item(item, own);
       },
-      &shared);
+      &products);
 }
 
 template std::size_t product_workspace_bytes<float>(Index, Index, Index, Index);
 template std::size_t product_workspace_bytes<double>(Index, Index, Index, Index);
-template void run_product(MatrixView<const float>, MatrixView<const float>, MatrixView<float>, void*, Index,
-                          Executor*) noexcept;
-template void run_product(MatrixView<const double>, MatrixView<const double>, MatrixView<double>, void*,
-                          Index, Executor*) noexcept;
+template void run_products(MatrixView<const float>, const ProductTerm<float>*, Index, void*, Index,
+                           Executor*) noexcept;
+template void run_products(MatrixView<const double>, const ProductTerm<double>*, Index, void*, Index,
+                           Executor*) noexcept;
 
 }  // namespace heed

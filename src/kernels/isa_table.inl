@@ -10,7 +10,7 @@ namespace HEED_KERNEL_NAMESPACE {
 
 template <class T>
 constexpr Kernels<T> make_kernels() {
-  return {kLanes<T>,   kTileRows,         kQueryBlock,           kKeyTile<T>,      kProductRows, kProductCols<T>,
+  return {kLanes<T>,   kTileRows,         kQueryBlock,           kKeyTile<T>,      kProductRows, kPanel<T>,
           &attention_bytes<T>, &attention<T>, &product_bytes<T>, &product<T>, &exp_array<T>};
 }
 

@@ -44,16 +44,23 @@ struct AttentionBlock {
       workspace;  // Kernels<T>::attention_bytes(query_rows, kv_len, head_dim, value_dim) bytes, aligned to 64
 };
 
-/// c = a * b for a block of rows and columns of c: depth is the inner dimension.
+/// One right factor of a product and where its result goes: c = a * b.
+template <class T>
+struct ProductPart {
+  Strided<const T> b;  // depth x cols
+  Strided<T> c;        // rows x cols
+  Index cols;          // 1 and more
+};
+
+/// The products of a block of rows with several right factors, in one pass over the rows.
 template <class T>
 struct ProductBlock {
   Strided<const T> a;  // rows x depth
-  Strided<const T> b;  // depth x cols
-  Strided<T> c;        // rows x cols
-  Index rows;
+  const ProductPart<T>* parts;
+  Index num_parts;
+  Index rows;  // 1 ... Kernels<T>::product_rows
   Index depth;
-  Index cols;       // 1 ... Kernels<T>::product_cols
-  void* workspace;  // Kernels<T>::product_bytes(depth, cols) bytes, aligned to 64
+  void* workspace;  // Kernels<T>::product_bytes(rows, depth) bytes, aligned to 64
 };
 
 template <class T>
@@ -62,11 +69,11 @@ struct Kernels {
   Index tile_rows;     // rows of the register tile
   Index query_block;   // most query rows of one attention block
   Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
-  Index product_rows;  // rows of c worth one task of the matrix product
-  Index product_cols;  // most columns of c in one product block
+  Index product_rows;   // most rows of one product block
+  Index product_panel;  // columns of one packed panel: where a product may be cut at no cost
   std::size_t (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;
   void (*attention)(const AttentionBlock<T>& block) noexcept;
-  std::size_t (*product_bytes)(Index depth, Index cols) noexcept;
+  std::size_t (*product_bytes)(Index rows, Index depth) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;
   void (*exp)(const T* x, T* out,
               Index count) noexcept;  // the one exp of every path, for arguments <= 0 and NaN

@@ -61,18 +61,55 @@ inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
   }
 }
 
-/// Packs a (rows x depth) in tiles of kTileRows rows: out[tile * kTileRows * depth + k * kTileRows + row].
-/// Rows that do not exist are left alone: no kernel reads them.
+/// Packs one tile of up to kTileRows rows of a: out[k * kTileRows + row] = a(row, k). Rows that do not exist are
+/// zero or left alone: no kernel reads them.
+template <class T>
+inline void pack_row_tile(Strided<const T> a, Index rows, Index depth, T* out) {
+  constexpr Index lanes = kLanes<T>;
+  Index k = 0;
+  if (a.col_stride == 1) {
+    // Transposes lanes x lanes blocks in registers. What a store writes beyond its column of kTileRows belongs to
+    // the columns after it and is overwritten by theirs; the very last column is written element by element.
+    constexpr Index groups = (kTileRows + lanes - 1) / lanes;
+    for (; k + lanes <= depth; k += lanes) {
+      packet::PacketBlock<Packet<T>, lanes> square[groups];
+#pragma GCC unroll 4
+      for (Index g = 0; g < groups; ++g) {
+#pragma GCC unroll 16
+        for (Index i = 0; i < lanes; ++i) {
+          const Index row = g * lanes + i;
+          square[g].packet[i] =
+              row < rows && row < kTileRows ? load(a.data + row * a.row_stride + k) : broadcast<T>(T(0));
+        }
+        packet::ptranspose(square[g]);
+      }
+#pragma GCC unroll 16
+      for (Index i = 0; i < lanes; ++i) {
+        T* column = out + (k + i) * kTileRows;
+        if (i == lanes - 1 && k + lanes == depth) {
+          T last[groups * lanes];
+#pragma GCC unroll 4
+          for (Index g = 0; g < groups; ++g) store(last + g * lanes, square[g].packet[i]);
+          for (Index row = 0; row < rows; ++row) column[row] = last[row];
+        } else {
+#pragma GCC unroll 4
+          for (Index g = 0; g < groups; ++g) store(column + g * lanes, square[g].packet[i]);
+        }
+      }
+    }
+  }
+  for (Index row = 0; row < rows; ++row) {
+    for (Index rest = k; rest < depth; ++rest)
+      out[rest * kTileRows + row] = a.data[row * a.row_stride + rest * a.col_stride];
+  }
+}
+
+/// Packs a (rows x depth) in tiles of kTileRows rows, one after the other.
 template <class T>
 inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
   for (Index first = 0; first < rows; first += kTileRows) {
-    const Index count = min_of(kTileRows, rows - first);
-    const T* source = a.data + first * a.row_stride;
-    for (Index row = 0; row < count; ++row) {
-      for (Index k = 0; k < depth; ++k)
-        out[k * kTileRows + row] = source[row * a.row_stride + k * a.col_stride];
-    }
-    out += kTileRows * depth;
+    pack_row_tile<T>({a.data + first * a.row_stride, a.row_stride, a.col_stride},
+                     min_of(kTileRows, rows - first), depth, out + first * depth);
   }
 }
 

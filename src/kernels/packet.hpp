@@ -65,6 +65,12 @@ inline Index round_up(Index n, Index step) {
   return (n + step - 1) / step * step;
 }
 
+/// A number known to the compiler, as an argument.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
+};
+
 template <class T>
 struct FloatTraits;
 
