@@ -112,7 +112,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
     const AttentionPlan<Scalar> plan(shape, options.mask, options.scale,
                                      options.executor != nullptr ? options.executor->concurrency() : 1);
     plan.check(tensors);
-    Workspace workspace(plan.workspace_bytes());
+    CallWorkspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {
     check_attention(shape, options.mask, options.scale);

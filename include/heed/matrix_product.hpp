@@ -22,7 +22,7 @@ void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView
               Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
     const Index threads = executor != nullptr ? executor->concurrency() : 1;
-    Workspace workspace(product_workspace_bytes<Scalar>(a.rows, b.rows, b.cols, threads));
+    CallWorkspace workspace(product_workspace_bytes<Scalar>(a.rows, b.rows, b.cols, threads));
     run_product(a, b, out, workspace.data(), threads, executor);
   } else {
     reference::matrix_product(a, b, out);

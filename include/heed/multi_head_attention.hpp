@@ -120,7 +120,7 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
     const MultiHeadAttentionPlan<Scalar> plan(
         shape, options.mask, options.executor != nullptr ? options.executor->concurrency() : 1);
     plan.check(tensors);
-    Workspace workspace(plan.workspace_bytes());
+    CallWorkspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {
     run_layer_on_loops(shape, options.mask, tensors);

@@ -37,4 +37,23 @@ class Workspace {
   std::size_t size_ = 0;
 };
 
+/// Scratch memory of one call: on the stack if that is enough, since for a handful of rows an allocation
+/// would take as long as the attention.
+class CallWorkspace {
+ public:
+  static constexpr std::size_t stack_bytes = 32 * 1024;
+
+  /// Throws std::bad_alloc.
+  explicit CallWorkspace(std::size_t bytes) : memory_(bytes <= stack_bytes ? local_ : heap_.reserve(bytes)) {}
+  CallWorkspace(const CallWorkspace&) = delete;
+  CallWorkspace& operator=(const CallWorkspace&) = delete;
+
+  void* data() const noexcept { return memory_; }
+
+ private:
+  Workspace heap_;
+  void* memory_;
+  alignas(Workspace::alignment) std::byte local_[stack_bytes];
+};
+
 }  // namespace heed

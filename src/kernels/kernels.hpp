@@ -65,10 +65,10 @@ struct ProductBlock {
 
 template <class T>
 struct Kernels {
-  Index lanes;         // elements of one vector register
-  Index tile_rows;     // rows of the register tile
-  Index query_block;   // most query rows of one attention block
-  Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
+  Index lanes;          // elements of one vector register
+  Index tile_rows;      // rows of the register tile
+  Index query_block;    // most query rows of one attention block
+  Index key_tile;       // keys of one tile; a constant, so that tile edges never depend on kv_len
   Index product_rows;   // most rows of one product block
   Index product_panel;  // columns of one packed panel: where a product may be cut at no cost
   std::size_t (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;

@@ -61,15 +61,16 @@ inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
   }
 }
 
-/// Packs one tile of up to kTileRows rows of a: out[k * kTileRows + row] = a(row, k). Rows that do not exist are
-/// zero or left alone: no kernel reads them.
+/// Packs one tile of up to kTileRows rows of a: out[k * kTileRows + row] = a(row, k). Rows that do not exist
+/// are zero or left alone: no kernel reads them.
 template <class T>
 inline void pack_row_tile(Strided<const T> a, Index rows, Index depth, T* out) {
   constexpr Index lanes = kLanes<T>;
   Index k = 0;
-  if (a.col_stride == 1) {
-    // Transposes lanes x lanes blocks in registers. What a store writes beyond its column of kTileRows belongs to
-    // the columns after it and is overwritten by theirs; the very last column is written element by element.
+  if (a.col_stride == 1 && rows * 4 >= lanes) {  // with fewer rows it is quicker to copy the elements
+    // Transposes lanes x lanes blocks in registers. What a store writes beyond its column of kTileRows
+    // belongs to the columns after it and is overwritten by theirs; the very last column is written element
+    // by element.
     constexpr Index groups = (kTileRows + lanes - 1) / lanes;
     for (; k + lanes <= depth; k += lanes) {
       packet::PacketBlock<Packet<T>, lanes> square[groups];
@@ -113,13 +114,15 @@ inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
   }
 }
 
-/// True if no element is NaN or infinite. count is a multiple of kLanes.
+/// True if no element of rows x cols is NaN or infinite. cols is a multiple of kLanes.
 template <class T>
-inline bool all_finite(const T* x, Index count) {
+inline bool all_finite(const T* x, Index rows, Index row_stride, Index cols) {
   Packet<T> sum = broadcast<T>(T(0));
   const Packet<T> zero = sum;
-  for (Index i = 0; i < count; i += kLanes<T>)
-    sum = packet::pmadd(load(x + i), zero, sum);  // NaN * 0, inf * 0: NaN
+  for (Index row = 0; row < rows; ++row) {
+    for (Index i = 0; i < cols; i += kLanes<T>)
+      sum = packet::pmadd(load(x + row * row_stride + i), zero, sum);  // NaN * 0, inf * 0: NaN
+  }
   return packet::predux(sum) == T(0);
 }
 

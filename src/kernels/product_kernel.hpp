@@ -1,8 +1,9 @@
 #pragma once
 
-// The matrix product of the projections, y = x * w, on the same register tile as attention, after Goto and van de
-// Geijn (2008): a block of rows of a is packed and stays in the second-level cache, each panel of b is packed
-// into the first-level cache and used by all those rows. Several right factors (w_q, w_k, w_v) share the packed rows.
+// The matrix product of the projections, y = x * w, on the same register tile as attention, after Goto and
+// van de Geijn (2008): a block of rows of a is packed and stays in the second-level cache, each panel of b is
+// packed into the first-level cache and used by all those rows. Several right factors (w_q, w_k, w_v) share
+// the packed rows.
 
 #include "kernels/pack.hpp"
 #include "kernels/packet.hpp"
@@ -10,16 +11,17 @@
 
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
-// A panel of b is kProductDepth x kPanel: 16 KB (AVX2) or 32 KB (AVX-512) of a first-level cache of 32 or 48 KB.
+// A panel of b is kProductDepth x kPanel: 16 KB (AVX2) or 32 KB (AVX-512) of a first-level cache of 32 or 48
+// KB.
 template <class T>
 inline constexpr Index kProductDepth = 1024 / static_cast<Index>(sizeof(T));
 
 // Packing b costs about 1 / rows of the product, and kProductRows x kProductDepth elements of a are 384 KB.
 inline constexpr Index kProductRows = 384;
 
-// With so few rows each element of b is used so seldom that its way from memory is the cost: b is read where it
-// is, row after row as it lies in memory, kStreamDepth rows at a time (as many streams as a prefetcher follows), and c
-// is kept in the cache between them.
+// With so few rows each element of b is used so seldom that its way from memory is the cost: b is read where
+// it is, row after row as it lies in memory, kStreamDepth rows at a time (as many streams as a prefetcher
+// follows), and c is kept in the cache between them.
 inline constexpr Index kStreamRows = 64;
 inline constexpr Index kStreamDepth = 32;
 
@@ -48,8 +50,8 @@ std::size_t product_bytes(Index rows, Index depth) noexcept {
 
 /// c (rows x Packets * lanes) = or += packed a * b, for 1 ... kTileRows rows.
 template <class T, int Packets>
-inline void product_tile(bool accumulate, Index rows, Index depth, const T* a, const T* b, Index b_stride, T* c,
-                         Index c_stride) {
+inline void product_tile(bool accumulate, Index rows, Index depth, const T* a, const T* b, Index b_stride,
+                         T* c, Index c_stride) {
   using AStep = Steps<1, kTileRows>;
   if (accumulate) {
     tile_product_rows<T, Packets, AStep, Start::accumulate>(rows, depth, a, b, b_stride, c, c_stride);
@@ -58,7 +60,8 @@ inline void product_tile(bool accumulate, Index rows, Index depth, const T* a, c
   }
 }
 
-/// product_tile for a tile that reaches beyond c, or a c that is not row-major: by way of a full tile of our own.
+/// product_tile for a tile that reaches beyond c, or a c that is not row-major: by way of a full tile of our
+/// own.
 template <class T, int Packets>
 inline void product_tile_via(T* scratch, bool accumulate, Index rows, Index depth, const T* a, const T* b,
                              Strided<T> c, Index cols) {
@@ -81,9 +84,9 @@ inline void prefetch_rows(const T* first, Index row_stride, Index rows, Index co
   }
 }
 
-/// All row tiles of a block with one packed panel of Packets * lanes columns, the first `cols` of which exist.
-/// While a tile is worked on, the next one's rows of c and a share of next_b, the panel to be packed next, are
-/// on their way: both lie a row apart, which no hardware prefetcher follows.
+/// All row tiles of a block with one packed panel of Packets * lanes columns, the first `cols` of which
+/// exist. While a tile is worked on, the next one's rows of c and a share of next_b, the panel to be packed
+/// next, are on their way: both lie a row apart, which no hardware prefetcher follows.
 template <class T, int Packets>
 inline void panel_product(bool accumulate, Index rows, Index depth, const T* packed_a, const T* panel,
                           Strided<T> c, Index cols, const T* next_b, Index b_stride, T* scratch) {
@@ -100,9 +103,10 @@ inline void panel_product(bool accumulate, Index rows, Index depth, const T* pac
       fetched += fetch;
     }
     if (in_place) {
-      prefetch_rows<T>(out + kTileRows * c.row_stride, c.row_stride, min_of(kTileRows, rows - first - tile_rows),
-                       cols);
-      product_tile<T, Packets>(accumulate, tile_rows, depth, a, panel, Packets * kLanes<T>, out, c.row_stride);
+      prefetch_rows<T>(out + kTileRows * c.row_stride, c.row_stride,
+                       min_of(kTileRows, rows - first - tile_rows), cols);
+      product_tile<T, Packets>(accumulate, tile_rows, depth, a, panel, Packets * kLanes<T>, out,
+                               c.row_stride);
     } else {
       product_tile_via<T, Packets>(scratch, accumulate, tile_rows, depth, a, panel,
                                    {out, c.row_stride, c.col_stride}, cols);
@@ -110,21 +114,24 @@ inline void panel_product(bool accumulate, Index rows, Index depth, const T* pac
   }
 }
 
-/// Columns of the first panel, so that the others begin where a cache line of c does. Eigen's large matrices begin 16
-/// bytes into a line, and a tile whose every row lies in two lines took 10 to 20 % longer (N = 384, 768 x 2304).
+/// Columns of the first panel, so that the others begin where a cache line of c does. Eigen's large matrices
+/// begin 16 bytes into a line, and a tile whose every row lies in two lines took 10 to 20 % longer (N = 384,
+/// 768 x 2304).
 template <class T>
 inline Index first_panel_cols(Strided<T> c) {
   constexpr std::uintptr_t line = 64;
-  const bool alike = c.col_stride == 1 && c.row_stride * static_cast<Index>(sizeof(T)) % static_cast<Index>(line) == 0;
+  const bool alike =
+      c.col_stride == 1 && c.row_stride * static_cast<Index>(sizeof(T)) % static_cast<Index>(line) == 0;
   const std::uintptr_t into_line = reinterpret_cast<std::uintptr_t>(c.data) % line;
   if (!alike || into_line == 0 || into_line % sizeof(T) != 0) return kPanel<T>;
-  return static_cast<Index>((line - into_line) / sizeof(T));
+  const Index cols = static_cast<Index>((line - into_line) / sizeof(T)) % kPanel<T>;
+  return cols == 0 ? kPanel<T> : cols;
 }
 
 /// A slice of the depth for all rows and the columns of one part from first_col on: panel after panel.
 template <class T>
-inline void packed_product(const ProductPart<T>& part, Index first_col, Index first_k, Index depth, Index rows,
-                           const T* packed_a, T* packed_b, T* scratch) {
+inline void packed_product(const ProductPart<T>& part, Index first_col, Index first_k, Index depth,
+                           Index rows, const T* packed_a, T* packed_b, T* scratch) {
   Index cols = 0;
   for (Index col = first_col; col < part.cols; col += cols) {
     cols = min_of(col == 0 ? first_panel_cols(part.c) : kPanel<T>, part.cols - col);
@@ -143,11 +150,11 @@ inline void packed_product(const ProductPart<T>& part, Index first_col, Index fi
   }
 }
 
-/// c (Rows x cols) = or += a * b for `depth` rows of b where they lie; cols is a multiple of lanes. The fewer the
-/// rows, the wider the tile, so that there are enough sums under way.
+/// c (Rows x cols) = or += a * b for `depth` rows of b where they lie; cols is a multiple of lanes. The fewer
+/// the rows, the wider the tile, so that there are enough sums under way.
 template <class T, int Rows>
-inline void stream_rows(bool accumulate, Index depth, const T* a, const T* b, Index b_stride, Index cols, T* c,
-                        Index c_stride) {
+inline void stream_rows(bool accumulate, Index depth, const T* a, const T* b, Index b_stride, Index cols,
+                        T* c, Index c_stride) {
   constexpr int packets = Rows * 8 <= kTileRows * kTilePackets   ? 8
                           : Rows * 4 <= kTileRows * kTilePackets ? 4
                                                                  : kTilePackets;
@@ -179,7 +186,8 @@ inline void stream_tile(Index rows, bool accumulate, Index depth, const T* a, co
 
 /// The whole packets of columns of one part, b read in place. packed_a has kStreamDepth x kTileRows elements.
 template <class T>
-inline void streamed_product(const ProductBlock<T>& block, const ProductPart<T>& part, Index cols, T* packed_a) {
+inline void streamed_product(const ProductBlock<T>& block, const ProductPart<T>& part, Index cols,
+                             T* packed_a) {
   for (Index first_k = 0; first_k < block.depth; first_k += kStreamDepth) {
     const Index depth = min_of(kStreamDepth, block.depth - first_k);
     for (Index first = 0; first < block.rows; first += kTileRows) {
@@ -193,8 +201,8 @@ inline void streamed_product(const ProductBlock<T>& block, const ProductPart<T>&
   }
 }
 
-/// The columns of a part that are left to the packed product: all of them, or those beyond the last whole packet
-/// where the others have been streamed.
+/// The columns of a part that are left to the packed product: all of them, or those beyond the last whole
+/// packet where the others have been streamed.
 template <class T>
 inline Index first_packed_col(const ProductBlock<T>& block, const ProductPart<T>& part) {
   const bool streamed = block.rows <= kStreamRows && part.b.col_stride == 1 && part.c.col_stride == 1;

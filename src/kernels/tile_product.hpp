@@ -19,10 +19,17 @@ struct Steps {
   static constexpr int depth = DepthStep;
 };
 
+/// The same for rows that are contiguous and lie where the caller has them.
+struct InPlaceSteps {
+  Index row;
+  static constexpr int depth = 1;
+};
+
 enum class Start { zero, accumulate };
 
 template <class T, int Rows, int Packets, class AStep, Start start>
-inline void tile_product(Index depth, const T* a, const T* b, Index b_stride, T* c, Index c_stride) {
+inline void tile_product(Index depth, const T* a, const T* b, Index b_stride, T* c, Index c_stride,
+                         AStep step = {}) {
   constexpr int lanes = kLanes<T>;
   Packet<T> acc[Rows][Packets];
 #pragma GCC unroll 16
@@ -42,11 +49,11 @@ inline void tile_product(Index depth, const T* a, const T* b, Index b_stride, T*
     for (int p = 0; p < Packets; ++p) columns[p] = load(b + p * lanes);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
-      const Packet<T> element = broadcast<T>(a[r * AStep::row]);
+      const Packet<T> element = broadcast<T>(a[r * step.row]);
 #pragma GCC unroll 4
       for (int p = 0; p < Packets; ++p) acc[r][p] = packet::pmadd(element, columns[p], acc[r][p]);
     }
-    a += AStep::depth;
+    a += step.depth;
     b += b_stride;
   }
 #pragma GCC unroll 16
@@ -59,28 +66,49 @@ inline void tile_product(Index depth, const T* a, const T* b, Index b_stride, T*
 /// tile_product for 1 ... kTileRows rows, known at run time.
 template <class T, int Packets, class AStep, Start start, int Rows = kTileRows>
 inline void tile_product_rows(Index rows, Index depth, const T* a, const T* b, Index b_stride, T* c,
-                              Index c_stride) {
+                              Index c_stride, AStep step = {}) {
   if constexpr (Rows > 1) {
     if (rows < Rows) {
-      tile_product_rows<T, Packets, AStep, start, Rows - 1>(rows, depth, a, b, b_stride, c, c_stride);
+      tile_product_rows<T, Packets, AStep, start, Rows - 1>(rows, depth, a, b, b_stride, c, c_stride, step);
       return;
     }
   }
-  tile_product<T, Rows, Packets, AStep, start>(depth, a, b, b_stride, c, c_stride);
+  tile_product<T, Rows, Packets, AStep, start>(depth, a, b, b_stride, c, c_stride, step);
 }
 
-/// The product of one row tile with the first `cols` columns of b, which has been packed in panels (pack.hpp)
-/// of packed_cols columns. c has round_up(cols, lanes) columns.
+/// A right factor of `depth` rows, cut into panels of columns: packed one after the other (pack.hpp), or read
+/// in place from a matrix whose rows are contiguous and whole packets.
+template <class T>
+struct Panels {
+  const T* data;
+  Index packed_depth;  // 0: in place
+  Index row_stride;    // in place: from one row to the next
+  Index cols;
+
+  /// The panel that begins at a column, a multiple of kPanel, from a row on; step is from one row to the
+  /// next.
+  struct Panel {
+    const T* data;
+    Index step;
+  };
+  Panel at(Index col, Index row = 0) const {
+    if (packed_depth == 0) return {data + row * row_stride + col, row_stride};
+    const Index width = panel_width<T>(cols - col);
+    return {data + col * packed_depth + row * width, width};
+  }
+};
+
+/// The product of one row tile with the first `cols` columns of b. c has round_up(cols, lanes) columns.
 template <class T, class AStep, Start start>
-inline void panels_product(Index rows, Index depth, const T* a, const T* b, Index packed_depth,
-                           Index packed_cols, Index cols, T* c, Index c_stride) {
+inline void panels_product(Index rows, Index depth, const T* a, const Panels<T>& b, Index cols, T* c,
+                           Index c_stride, AStep step = {}) {
   for (Index col = 0; col < cols; col += kPanel<T>) {
-    const Index width = panel_width<T>(packed_cols - col);
-    const T* panel = b + col * packed_depth;
+    const auto panel = b.at(col);
     if (cols - col > kLanes<T>) {
-      tile_product_rows<T, kTilePackets, AStep, start>(rows, depth, a, panel, width, c + col, c_stride);
+      tile_product_rows<T, kTilePackets, AStep, start>(rows, depth, a, panel.data, panel.step, c + col,
+                                                       c_stride, step);
     } else {
-      tile_product_rows<T, 1, AStep, start>(rows, depth, a, panel, width, c + col, c_stride);
+      tile_product_rows<T, 1, AStep, start>(rows, depth, a, panel.data, panel.step, c + col, c_stride, step);
     }
   }
 }
