@@ -171,6 +171,25 @@ TEMPLATE_TEST_CASE(
   }
 }
 
+TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes nothing else", "", float,
+                   double) {
+  constexpr Index cols = 96;
+  constexpr Index stride = 128;  // whole cache lines: every row begins as far into one as the first
+  for (const Index rows : {Index{3}, Index{130}}) {
+    const Matrix<TestType> a = random_matrix<TestType>(rows, 40, 21);
+    const Matrix<TestType> b = random_matrix<TestType>(40, cols, 22);
+    const Matrix<TestType> expected = matrix_product(a, b);
+    for (Index offset = 0; offset <= 17; ++offset) {
+      Matrix<TestType> frame = Matrix<TestType>::Constant(rows, stride, TestType(-7));
+      auto out = frame.middleCols(offset, cols);
+      multiply<TestType>(view(a), view(b), mutable_view(out));
+      CHECK(same_bits(expected, out));
+      CHECK((frame.leftCols(offset).array() == TestType(-7)).all());
+      CHECK((frame.rightCols(stride - cols - offset).array() == TestType(-7)).all());
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]",
                    float, double) {
   Random random(5);
