@@ -267,16 +267,14 @@ void attention(const AttentionBlock<T>& block) noexcept {
               row_max == minus_inf ? T(0) : row_max;  // all visible scores -inf: exp must not see NaN
           // 6. weights = exp(scores - row_max), and what was summed so far is brought to the new maximum
           const T sum = exponentiate<T>(scores, visible, shift);
-          if (first_key == 0) {  // nothing was summed so far
-            block.row_sum[row] = sum;
+          if (row_max == block.row_max[row] || first_key == 0) {  // exp(0) is 1; nothing was summed so far
+            block.row_sum[row] += sum;
           } else {
             const T correction = exp_nonpositive_scalar<T>(block.row_max[row] - shift);
             block.row_sum[row] = block.row_sum[row] * correction + sum;
-            if (correction != T(1)) {
-              T* row_acc = acc + r * layout.value_cols;
-              for (Index col = 0; col < layout.value_cols; col += kLanes<T>) {
-                store(row_acc + col, packet::pmul(load(row_acc + col), broadcast<T>(correction)));
-              }
+            T* row_acc = acc + r * layout.value_cols;
+            for (Index col = 0; col < layout.value_cols; col += kLanes<T>) {
+              store(row_acc + col, packet::pmul(load(row_acc + col), broadcast<T>(correction)));
             }
           }
           block.row_max[row] = row_max;
