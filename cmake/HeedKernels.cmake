@@ -1,6 +1,15 @@
+# HEED_ISAS: the instruction sets that kernels are compiled for on this processor, the weakest first.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(HEED_ISAS baseline avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set(HEED_ISAS neon)
+else()
+  set(HEED_ISAS baseline)
+endif()
+
 # heed_add_kernels(target isa FLAGS...): the kernel bodies, compiled once more for one instruction set.
 #
-# -march=x86-64 and -mno-...: take back what a user's CMAKE_CXX_FLAGS may have switched on, so that a file holds its own instruction
+# -march=x86-64, -march=armv8-a and -mno-...: take back what a user's CMAKE_CXX_FLAGS may have switched on, so that a file holds its own instruction
 # set and no other, and with it the tuning of GCC 12's -march=native, which costs a third of the speed on Zen.
 # -ffp-contract=off: products and sums are fused where the code says so, the same in every kernel. -fno-fast-math: NaN, infinity and
 # the order of sums mean something here, whatever the user's own code is built with.
@@ -23,11 +32,14 @@ function(heed_add_kernels target isa)
 endfunction()
 
 function(heed_add_all_kernels target)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  if("avx512" IN_LIST HEED_ISAS)
     heed_add_kernels(${target} baseline -march=x86-64 -mtune=generic -mno-avx -mno-sse3)
     heed_add_kernels(${target} avx2 -march=x86-64 -mtune=generic -mavx2 -mfma -mno-avx512f)
     heed_add_kernels(${target} avx512 -march=x86-64 -mtune=generic -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl)
     set_property(SOURCE kernels/dispatch.cpp APPEND PROPERTY COMPILE_DEFINITIONS HEED_KERNELS_X86)
+  elseif("neon" IN_LIST HEED_ISAS)
+    heed_add_kernels(${target} neon -march=armv8-a -mtune=generic)
+    set_property(SOURCE kernels/dispatch.cpp APPEND PROPERTY COMPILE_DEFINITIONS HEED_KERNELS_AARCH64)
   else()
     heed_add_kernels(${target} baseline)
   endif()

@@ -1,8 +1,9 @@
-# Run by ctest: cmake -DNM=... -DLIBRARY=... -P kernel_symbols.cmake
+# Run by ctest: cmake -DNM=... -DOBJDUMP=... -DLIBRARY=... -P kernel_symbols.cmake
 #
 # What is compiled for one instruction set must stay with it. A weak symbol that another object also has (an inline function of
 # Eigen or std::) could be merged by the linker with the host program's copy, and then AVX code runs where there is no AVX. So every
-# weak symbol of a kernel object lies in that object's own namespaces, and no kernel object has static initialisation.
+# weak symbol of a kernel object lies in that object's own namespaces. And no kernel object has static initialisation (a section
+# .init_array): it would run on every processor, before any instruction set is chosen.
 execute_process(COMMAND ${NM} -C ${LIBRARY} OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
 if(failed)
   message(FATAL_ERROR "${NM} ${LIBRARY} failed")
@@ -16,7 +17,7 @@ set(errors "")
 foreach(line IN LISTS lines)
   if(line MATCHES "^(.*)\\.cpp\\.o(bj)?:$")
     set(isa "")
-    if(CMAKE_MATCH_1 MATCHES "^(baseline|avx2|avx512)$")
+    if(CMAKE_MATCH_1 MATCHES "^(baseline|avx2|avx512|neon)$")
       set(isa "${CMAKE_MATCH_1}")
       math(EXPR objects "${objects} + 1")
     endif()
@@ -34,10 +35,35 @@ foreach(line IN LISTS lines)
     endif()
   endif()
 endforeach()
+
+execute_process(COMMAND ${OBJDUMP} -h ${LIBRARY} OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "${OBJDUMP} ${LIBRARY} failed")
+endif()
+string(REPLACE ";" "," listing "${listing}")
+string(REPLACE "\n" ";" lines "${listing}")
+set(isa "")
+set(sections 0)
+foreach(line IN LISTS lines)
+  # GNU: "avx2.cpp.o:  file format ...", LLVM: "libheed_attention.a(avx2.cpp.o):  file format ..."
+  if(line MATCHES "file format")
+    set(isa "")
+    if(line MATCHES "(^|\\()(baseline|avx2|avx512|neon)\\.cpp\\.o")
+      set(isa "${CMAKE_MATCH_2}")
+    endif()
+  elseif(isa AND line MATCHES "^ *[0-9]+ +([^ ]+) +([0-9a-f]+) ")
+    set(section "${CMAKE_MATCH_1}")
+    set(size "${CMAKE_MATCH_2}")
+    math(EXPR sections "${sections} + 1")
+    if(section MATCHES "init_array|ctors|mod_init_func" AND NOT size MATCHES "^0+$")
+      string(APPEND errors "  ${isa}: static initialisation, section ${section}\n")
+    endif()
+  endif()
+endforeach()
 if(errors)
   message(FATAL_ERROR "symbols that a kernel object must not have:\n${errors}")
 endif()
-if(objects EQUAL 0 OR checked EQUAL 0)
-  message(FATAL_ERROR "no kernel objects found in ${LIBRARY}: ${objects} objects, ${checked} weak symbols")
+if(objects EQUAL 0 OR checked EQUAL 0 OR sections EQUAL 0)
+  message(FATAL_ERROR "no kernel objects found in ${LIBRARY}: ${objects} objects, ${checked} weak symbols, ${sections} sections")
 endif()
 message(STATUS "${objects} kernel objects, ${checked} weak symbols, each in its own namespace")

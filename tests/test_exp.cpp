@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "heed/isa.hpp"
 #include "helpers.hpp"
 #include "kernels/kernels.hpp"
 
@@ -19,11 +20,17 @@ std::vector<Scalar> exps(const std::vector<Scalar>& x) {
   return y;
 }
 
+#if defined(HEED_EMULATED)
+constexpr int kArguments = 100000;
+#else
+constexpr int kArguments = 2000000;
+#endif
+
 /// Arguments over (-lowest, 0], dense near 0 and at the cuts of the range reduction.
 template <class Scalar>
 std::vector<Scalar> arguments(double lowest) {
   std::vector<Scalar> x;
-  for (int i = 0; i <= 2000000; ++i) x.push_back(static_cast<Scalar>(lowest * i / 2000000));
+  for (int i = 0; i <= kArguments; ++i) x.push_back(static_cast<Scalar>(lowest * i / kArguments));
   for (int i = 0; i < 4000; ++i) x.push_back(static_cast<Scalar>(-std::exp2(-0.05 * i)));
   for (int n = 0; n < static_cast<int>(-lowest / 0.6931); ++n) {
     const auto cut = static_cast<Scalar>(-(n + 0.5) * 0.693147180559945309);
@@ -34,6 +41,12 @@ std::vector<Scalar> arguments(double lowest) {
 }
 
 }  // namespace
+
+#if defined(__aarch64__)
+TEST_CASE("AArch64 has one instruction set, NEON") {
+  CHECK(std::string(isa()) == "neon");
+}
+#endif
 
 TEMPLATE_TEST_CASE("exp is within 1.2 ulp wherever its result is normal", "", float, double) {
   const double lowest = sizeof(TestType) == 4 ? -87.3 : -708.3;

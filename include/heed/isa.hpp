@@ -2,9 +2,10 @@
 
 namespace heed {
 
-/// The instruction set whose kernels this process runs: "baseline" (SSE2 on x86-64), "avx2" (with FMA) or
-/// "avx512". The best one that the processor has; the environment variable HEED_ISA, read once, caps it
-/// (baseline | avx2 | avx512). Thread-safe. Throws ArgumentError if HEED_ISA holds anything else.
+/// The instruction set whose kernels this process runs. On x86-64 "baseline" (SSE2), "avx2" (with FMA) or
+/// "avx512", the best one that the processor has; the environment variable HEED_ISA, read once, caps it
+/// (baseline | avx2 | avx512). "neon" on AArch64 and "baseline" elsewhere, the only ones there. Thread-safe.
+/// Throws ArgumentError if HEED_ISA holds the name of none.
 const char* isa();
 
 }  // namespace heed

@@ -11,9 +11,15 @@
 namespace heed {
 namespace kernels {
 
+#if defined(HEED_KERNELS_AARCH64)
+namespace neon {
+extern const KernelTable table;
+}
+#else
 namespace baseline {
 extern const KernelTable table;
 }
+#endif
 #if defined(HEED_KERNELS_X86)
 namespace avx2 {
 extern const KernelTable table;
@@ -38,6 +44,8 @@ const KernelTable& choose() {
                           __builtin_cpu_supports("avx512vl");
   const Candidate candidates[] = {
       {&baseline::table, true}, {&avx2::table, has_avx2}, {&avx512::table, has_avx512}};
+#elif defined(HEED_KERNELS_AARCH64)
+  const Candidate candidates[] = {{&neon::table, true}};  // every AArch64 processor has NEON
 #else
   const Candidate candidates[] = {{&baseline::table, true}};
 #endif

@@ -5,6 +5,11 @@
 // is renamed by the build (-DEigen=...), so that no function compiled for one instruction set can stand in
 // for that of another.
 
+#if defined(__aarch64__)
+// Eigen 3.4 starts a static object in this header, and no kernel object may have one. We have no complex
+// numbers: the header's include guard keeps it out.
+#define EIGEN_COMPLEX_NEON_H
+#endif
 #include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +27,8 @@ template <class T>
 inline constexpr int kLanes = packet::unpacket_traits<Packet<T>>::size;
 
 // The register tile is kTileRows x (kTilePackets * kLanes): accumulators, the packets of b and one broadcast
-// of a must fit into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64).
+// of a must fit into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64). NEON multiplies by a lane
+// of a register, so GCC loads all rows of a at once: 10 x 2, 12 x 2 and 8 x 3 spill in the inner loop.
 #if defined(__AVX512F__)
 inline constexpr int kTileRows = 12;
 #elif defined(__AVX__)

@@ -1,0 +1,3 @@
+#define HEED_KERNEL_NAMESPACE neon
+#define HEED_KERNEL_ISA "neon"
+#include "kernels/isa_table.inl"
