@@ -50,9 +50,14 @@ struct AttentionLayout {
 };
 
 template <class T>
-std::size_t attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
-  return static_cast<std::size_t>(AttentionLayout<T>(query_rows, kv_len, head_dim, value_dim).size) *
-         sizeof(T);
+AttentionBytes attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
+  const AttentionLayout<T> layout(query_rows, kv_len, head_dim, value_dim);
+  const auto bytes = [](Index first, Index last) {
+    return static_cast<std::size_t>(last - first) * sizeof(T);
+  };
+  return {bytes(layout.queries, layout.keys), bytes(layout.keys, layout.values),
+          bytes(layout.values, layout.scores), bytes(layout.scores, layout.acc),
+          bytes(layout.acc, layout.size)};
 }
 
 template <class T>
