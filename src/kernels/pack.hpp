@@ -68,11 +68,49 @@ inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
   for (Index first = 0; first < rows; first += kTileRows) {
     const Index count = min_of(kTileRows, rows - first);
     const T* source = a.data + first * a.row_stride;
+    if (a.row_stride == 1 && count == kTileRows) {
+      // Rows are contiguous in each column, as the tile wants them.
+      for (Index k = 0; k < depth; ++k)
+        __builtin_memcpy(out + k * kTileRows, source + k * a.col_stride, kTileRows * sizeof(T));
+      out += kTileRows * depth;
+      continue;
+    }
     for (Index row = 0; row < count; ++row) {
       for (Index k = 0; k < depth; ++k)
         out[k * kTileRows + row] = source[row * a.row_stride + k * a.col_stride];
     }
     out += kTileRows * depth;
+  }
+}
+
+/// Copies finished rows, which lie `stride` apart and are padded to whole packets, to where the caller wants
+/// them.
+template <class T>
+inline void unpack_rows(const T* rows, Index stride, Index count, Index cols, Strided<T> out) {
+  constexpr int lanes = kLanes<T>;
+  if (out.row_stride == 1 && count >= lanes) {
+    // Columns are contiguous: transpose lanes x lanes blocks in registers, down the columns, so that a cache
+    // line is finished before it is left. The second block begins where its stores are aligned; it and the
+    // last one may overlap the one before, and write the same there.
+    const Index aligned =
+        lanes - static_cast<Index>(reinterpret_cast<std::uintptr_t>(out.data) / sizeof(T)) % lanes;
+    for (Index col = 0; col < cols; col += lanes) {
+      const Index filled = min_of(lanes, cols - col);
+      for (Index next = 0; next < count; next = next == 0 ? aligned : next + lanes) {
+        const Index row = min_of(next, count - lanes);
+        packet::PacketBlock<Packet<T>, lanes> square;
+        for (int i = 0; i < lanes; ++i) square.packet[i] = load(rows + (row + i) * stride + col);
+        packet::ptranspose(square);
+        for (int i = 0; i < lanes; ++i) {
+          if (i < filled) store(out.data + row + (col + i) * out.col_stride, square.packet[i]);
+        }
+      }
+    }
+    return;
+  }
+  for (Index row = 0; row < count; ++row) {
+    for (Index col = 0; col < cols; ++col)
+      out.data[row * out.row_stride + col * out.col_stride] = rows[row * stride + col];
   }
 }
 
