@@ -12,22 +12,11 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "guards.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "rivals.hpp"
 
 namespace heed::bench {
-
-const char* name_of(Contender contender) {
-  switch (contender) {
-    case Contender::heed:
-      return "heed";
-    case Contender::naive:
-      return "naive";
-    case Contender::eigen:
-      break;
-  }
-  return "eigen";
-}
 
 namespace {
 
@@ -72,7 +61,9 @@ class Problem {
     out_.resize(cell.batch * cell.query_len, cell.d_model > 0 ? cell.d_model : cell.heads * cell.value_dim);
   }
 
-  const T* out() const { return out_.data(); }
+  const T* out(Contender contender) const {
+    return contender == Contender::col_major ? col_out_.data() : out_.data();
+  }
 
   void run(Contender contender) {
     switch (contender) {
@@ -102,6 +93,17 @@ class Problem {
         } else {
           eigen_attention(out_);
         }
+        break;
+      case Contender::col_major:
+        if (col_out_.size() == 0) {
+          col_query_ = query_;
+          col_key_ = key_;
+          col_value_ = value_;
+          col_out_.resize(out_.rows(), out_.cols());
+        }
+        scaled_dot_product_attention_into(col_query_, col_key_, col_value_, col_out_, options_);
+        break;
+      case Contender::nothing:
         break;
     }
   }
@@ -145,6 +147,10 @@ class Problem {
     run(Contender::heed);
     const Matrix<T> out = out_;
     run(rival);
+    if (rival == Contender::col_major) {
+      if (out != col_out_) throw std::runtime_error(cell_.name + " depends on the storage order");
+      return;
+    }
     require_small((out - out_).cwiseAbs().maxCoeff());
   }
 
@@ -201,6 +207,7 @@ class Problem {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MultiHeadAttention<T>> layer_;
   Matrix<T> x_, query_, key_, value_, heads_, out_;
+  Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> col_query_, col_key_, col_value_, col_out_;
   std::vector<T> scores_;
 };
 
@@ -221,13 +228,20 @@ void time(benchmark::State& state, const Cell& cell, Contender contender) {
   problem.run(contender);  // touches all memory and fills the caches
   for (auto _ : state) {
     problem.run(contender);
-    benchmark::DoNotOptimize(problem.out());
+    benchmark::DoNotOptimize(problem.out(contender));
     benchmark::ClobberMemory();
   }
   state.counters["GFLOP/s"] = benchmark::Counter(cell.flops * 1e-9 * static_cast<double>(state.iterations()),
                                                  benchmark::Counter::kIsRate);
   // The peak beside each sample: a shared machine may be slower now than it was a minute ago.
   if (contender == Contender::heed) state.counters["peak_gflops"] = peak_gflops<T>(cell.threads);
+}
+
+template <class T>
+void register_timing(const std::string& name, const Cell& cell, Contender contender) {
+  benchmark::RegisterBenchmark(name.c_str(), [cell, contender](benchmark::State& state) {
+    time<T>(state, cell, contender);
+  })->UseRealTime();
 }
 
 template <class T>
@@ -253,10 +267,7 @@ void add(std::vector<Cell>& cells, Cell cell, const std::vector<Contender>& riva
     contenders.push_back(rival);
   }
   for (const Contender contender : contenders) {
-    benchmark::RegisterBenchmark(
-        (cell.name + "/" + name_of(contender)).c_str(),
-        [cell, contender](benchmark::State& state) { time<T>(state, cell, contender); })
-        ->UseRealTime();
+    register_timing<T>(cell.name + "/" + name_of(contender), cell, contender);
   }
   cells.push_back(cell);
 }
@@ -274,6 +285,7 @@ void add_attention(std::vector<Cell>& cells, long n, long head_dim, bool causal,
   std::vector<Contender> rivals;
   if (threads == 1) rivals.push_back(Contender::eigen);
   if (threads == 1 && n <= kLongestNaive) rivals.push_back(Contender::naive);
+  if (threads == 1 && head_dim == 64 && (n == 512 || n == 1024)) rivals.push_back(Contender::col_major);
   add<T>(cells, cell, rivals);
 }
 
@@ -291,6 +303,22 @@ void add_layer(std::vector<Cell>& cells, long n, long d_model, long heads, int t
 }
 
 }  // namespace
+
+void register_guards() {
+  Cell cell;
+  cell.head_dim = cell.value_dim = 64;
+  cell.query_len = cell.kv_len = 4;
+  cell.name = kEmptyGuard;
+  register_timing<float>(cell.name, cell, Contender::nothing);
+  for (const bool causal : {false, true}) {
+    for (const long length : {kGuardLength, 2 * kGuardLength}) {
+      cell.causal = causal;
+      cell.query_len = cell.kv_len = length;
+      cell.name = length_guard(causal, length);
+      register_timing<float>(cell.name, cell, Contender::heed);
+    }
+  }
+}
 
 std::vector<Cell> register_cells(const Grid& grid) {
   std::vector<Cell> cells;

@@ -7,10 +7,26 @@
 
 namespace heed::bench {
 
-enum class Contender { heed, naive, eigen };
+/// col_major is Heed again, with query, key, value and out in column-major order: the same bits. nothing is
+/// an empty body, for a guard.
+enum class Contender { heed, naive, eigen, col_major, nothing };
 
-/// "heed", "naive" or "eigen": the last part of a benchmark's name.
-const char* name_of(Contender contender);
+/// The last part of a benchmark's name.
+constexpr const char* name_of(Contender contender) {
+  switch (contender) {
+    case Contender::heed:
+      return "heed";
+    case Contender::naive:
+      return "naive";
+    case Contender::eigen:
+      return "eigen";
+    case Contender::col_major:
+      return "col_major";
+    case Contender::nothing:
+      break;
+  }
+  return "nothing";
+}
 
 struct Cell {
   std::string name;    // "attention/float/d64/causal/n1024/t1"

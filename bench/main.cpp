@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "cells.hpp"
+#include "guards.hpp"
 #include "report.hpp"
 
 namespace {
@@ -42,10 +44,13 @@ int run(int argc, char** argv) {
   grid.quick = quick;
   grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
   const std::vector<heed::bench::Cell> cells = heed::bench::register_cells(grid);
+  heed::bench::register_guards();
 
   // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
   // slow spell of a shared machine hits all alike.
-  const std::string selected = quick && filter == ".*" ? "-.*10MB.*" : filter;
+  // The guards run whatever is selected.
+  const bool all_but = filter.rfind('-', 0) == 0;
+  const std::string selected = quick && filter == ".*" ? "-.*10MB.*" : all_but ? filter : "^guard/|" + filter;
   std::vector<std::string> arguments = {argv[0], "--benchmark_enable_random_interleaving=true"};
   arguments.push_back("--benchmark_repetitions=" + std::to_string(repetitions));
   arguments.emplace_back("--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME);
@@ -57,11 +62,16 @@ int run(int argc, char** argv) {
   benchmark::Initialize(&count, pointers.data());
 
   heed::bench::Collector collector;
-  const std::size_t ran = benchmark::RunSpecifiedBenchmarks(&collector);
-  if (ran == 0 || collector.failed())
-    throw std::runtime_error(ran == 0 ? "no benchmark matches" : "a benchmark failed");
+  (void)benchmark::RunSpecifiedBenchmarks(&collector);
+  if (collector.failed()) throw std::runtime_error("a benchmark failed");
+  const auto is_guard = [](const auto& named) { return named.first.rfind("guard/", 0) == 0; };
+  if (std::all_of(collector.samples().begin(), collector.samples().end(), is_guard))
+    throw std::runtime_error("no benchmark matches");
   if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";
-  std::cout << heed::bench::table(cells, collector.samples());
+  std::cout << heed::bench::table(cells, collector.samples()) << std::flush;
+  const std::vector<std::string> broken = heed::bench::broken_guards(cells, collector.samples());
+  for (const std::string& sentence : broken) std::cerr << "heed_bench: " << sentence << '\n';
+  if (!broken.empty()) throw std::runtime_error("the measurement is not to be trusted");
   if (json_file.is_open()) {
     json_file << heed::bench::json(cells, collector.samples());
     json_file.close();

@@ -11,13 +11,6 @@ namespace heed::bench {
 
 namespace {
 
-double median(std::vector<double> x) {
-  if (x.empty()) return 0;
-  std::sort(x.begin(), x.end());
-  const std::size_t middle = x.size() / 2;
-  return x.size() % 2 == 1 ? x[middle] : (x[middle - 1] + x[middle]) / 2;
-}
-
 /// (largest - smallest) / median.
 double spread(const std::vector<double>& x) {
   if (x.empty()) return 0;
@@ -25,7 +18,7 @@ double spread(const std::vector<double>& x) {
   return (*high - *low) / median(x);
 }
 
-const Samples* find(const std::map<std::string, Samples>& samples, const std::string& name) {
+const Samples* find(const SampleMap& samples, const std::string& name) {
   const auto at = samples.find(name);
   return at == samples.end() ? nullptr : &at->second;
 }
@@ -58,9 +51,10 @@ struct Figures {
   double peak_fraction = 0;
   double against_naive = 0;  // 0: not run
   double against_eigen = 0;
+  double col_major = 0;
 };
 
-Figures figures(const Cell& cell, const std::map<std::string, Samples>& samples) {
+Figures figures(const Cell& cell, const SampleMap& samples) {
   Figures f;
   const Samples* heed = find(samples, cell.name + "/heed");
   if (heed == nullptr || heed->milliseconds.empty()) return f;
@@ -68,17 +62,14 @@ Figures figures(const Cell& cell, const std::map<std::string, Samples>& samples)
   f.spread = spread(heed->milliseconds);
   f.gflops = cell.flops / f.milliseconds * 1e-6;
   f.peak_gflops = median(heed->peak_gflops);
-  std::vector<double> fractions;
-  for (std::size_t i = 0; i < heed->milliseconds.size() && i < heed->peak_gflops.size(); ++i) {
-    fractions.push_back(cell.flops / heed->milliseconds[i] * 1e-6 / heed->peak_gflops[i]);
-  }
-  f.peak_fraction = median(fractions);
+  f.peak_fraction = median(peak_fractions(cell.flops, *heed));
   const auto against = [&](Contender rival) {
     const Samples* other = find(samples, cell.name + "/" + name_of(rival));
     return other == nullptr || other->milliseconds.empty() ? 0 : median(other->milliseconds) / f.milliseconds;
   };
   f.against_naive = against(Contender::naive);
   f.against_eigen = against(Contender::eigen);
+  f.col_major = against(Contender::col_major);
   return f;
 }
 
@@ -113,22 +104,26 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
   }
 }
 
-std::string table(const std::vector<Cell>& cells, const std::map<std::string, Samples>& samples) {
+std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
   std::ostringstream text;
   text << "kernels: " << isa()
        << "; times are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
        << "measured beside each sample;\nnaive: the loops of reference.hpp; Eigen: plain products with the "
           "full score matrix, "
-       << "compiled for " << isa() << "; - : not run\n\n";
+       << "compiled for " << isa()
+       << "; col-major: Heed's own time with column-major matrices\nover that with row-major ones; - : not "
+          "run\n\n";
   text << pad("cell", 38, true) << pad("ms", 11) << pad("+-", 7) << pad("GFLOP/s", 10) << pad("of peak", 9)
-       << pad("vs naive", 10) << pad("vs Eigen", 10) << pad("max error", 11) << '\n';
+       << pad("vs naive", 10) << pad("vs Eigen", 10) << pad("col-major", 11) << pad("max error", 11) << '\n';
   for (const Cell& cell : cells) {
     const Figures f = figures(cell, samples);
     if (f.milliseconds == 0) continue;
     text << pad(cell.name, 38, true) << pad(milliseconds_text(f.milliseconds), 11)
          << pad(format("%.0f%%", 100 * f.spread), 7) << pad(format("%.2f", f.gflops), 10)
          << pad(format("%.2f", f.peak_fraction), 9) << pad(times_text(f.against_naive), 10)
-         << pad(times_text(f.against_eigen), 10) << pad(format("%.1e", cell.max_error), 11) << '\n';
+         << pad(times_text(f.against_eigen), 10)
+         << pad(f.col_major == 0 ? "-" : format("%.3fx", f.col_major), 11)
+         << pad(format("%.1e", cell.max_error), 11) << '\n';
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
@@ -139,7 +134,7 @@ std::string table(const std::vector<Cell>& cells, const std::map<std::string, Sa
   return text.str();
 }
 
-std::string json(const std::vector<Cell>& cells, const std::map<std::string, Samples>& samples) {
+std::string json(const std::vector<Cell>& cells, const SampleMap& samples) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   const auto or_null = [](double value) {
     return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
@@ -166,15 +161,17 @@ std::string json(const std::vector<Cell>& cells, const std::map<std::string, Sam
                     {"peak_fraction", f.peak_fraction},
                     {"against_naive", or_null(f.against_naive)},
                     {"against_eigen", or_null(f.against_eigen)},
+                    {"col_major", or_null(f.col_major)},
                     {"max_error", cell.max_error}});
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
     // The same keys as a cell of attention, so that a program can read all objects alike.
     nlohmann::ordered_json object = {{"name", name}};
-    for (const char* key : {"scalar", "isa", "threads", "batch", "heads", "kv_heads", "query_len", "kv_len",
-                            "head_dim", "value_dim", "causal", "milliseconds", "spread", "gflops",
-                            "peak_gflops", "peak_fraction", "against_naive", "against_eigen", "max_error"}) {
+    for (const char* key : {"scalar",        "isa",           "threads",       "batch",     "heads",
+                            "kv_heads",      "query_len",     "kv_len",        "head_dim",  "value_dim",
+                            "causal",        "milliseconds",  "spread",        "gflops",    "peak_gflops",
+                            "peak_fraction", "against_naive", "against_eigen", "col_major", "max_error"}) {
       object[key] = nullptr;
     }
     object["threads"] = 1;

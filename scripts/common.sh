@@ -6,6 +6,7 @@ heed_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The names are the same in Debian 12, Debian 13 and Ubuntu 24.04.
 packages_compile=(g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libutf8proc-dev libcli11-dev)
 packages_tests=(catch2)
+packages_tests_optional=(libtbb-dev) # a test is left out without it
 packages_benchmarks=(libbenchmark-dev)
 
 say() { printf '==> %s\n' "$*" >&2; }
@@ -64,6 +65,22 @@ ensure_packages() {
   # A broken third-party source must not stop what the others can deliver: the install decides.
   quietly apt_get update || say "apt-get update failed, trying to install all the same"
   quietly apt_get install --no-install-recommends "${missing[@]}" || die "apt-get could not install: ${missing[*]}"
+}
+
+# offer_packages NAMES...: installs what is missing and can be had; says so and goes on if not.
+offer_packages() {
+  has_apt || return 0
+  local package
+  for package in "$@"; do
+    is_installed "$package" && continue
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+      say "$package is not installed, going on without it"
+    else
+      say "Installing with apt-get: $package"
+      quietly apt_get install --no-install-recommends "$package" 2>/dev/null ||
+        say "$package cannot be installed, going on without it"
+    fi
+  done
 }
 
 num_jobs() { echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"; }

@@ -5,7 +5,9 @@
 //                                         of main, unless a block brings its own main
 //   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's
 //   ```text blocks
+//   doc_program quotes PAGE.md FILES...   every file is one of the page's ```cpp blocks, to the letter
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -73,9 +75,19 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
+int require_quotes(const std::vector<std::string>& files, const std::string& page) {
+  const std::vector<std::string> code = blocks(page, "cpp");
+  for (const std::string& file : files) {
+    if (std::find(code.begin(), code.end(), read_file(file)) == code.end())
+      throw std::runtime_error("the page has no block that is " + file);
+  }
+  return 0;
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() != 3) throw std::runtime_error("usage: doc_program code|check PAGE.md FILE");
+  if (arguments.size() < 3) throw std::runtime_error("usage: doc_program code|check|quotes PAGE.md FILE...");
   const std::string page = read_file(arguments[1]);
+  if (arguments[0] == "quotes") return require_quotes({arguments.begin() + 2, arguments.end()}, page);
   if (arguments[0] == "code") {
     std::ofstream(arguments[2]) << program(page);
     return 0;

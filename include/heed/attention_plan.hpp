@@ -106,7 +106,8 @@ class AttentionPlan {
   /// workspace.
   void run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 
-  /// Kernel, instruction set, tiles, threads and bytes, for people.
+  /// Instruction set, tiles, blocks, threads and bytes of the workspace, each with the reason why: lines for
+  /// people, the words may change.
   std::string to_string() const;
 
  private:
@@ -118,7 +119,8 @@ class AttentionPlan {
   MatrixView<const T> bias_;
   T scale_;
   Index query_offset_;
-  Index threads_;
+  Index asked_threads_;
+  Index threads_;  // no more than there are blocks
   Index block_rows_;
   Index blocks_per_head_;
 };

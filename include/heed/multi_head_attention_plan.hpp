@@ -80,7 +80,7 @@ class MultiHeadAttentionPlan {
   /// Workspace::alignment, and serves one run at a time. Allocates nothing and locks nothing itself.
   void run(const LayerTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 
-  /// The steps, the attention's plan and the bytes, for people.
+  /// The steps, the attention's plan and the bytes of the workspace: lines for people, the words may change.
   std::string to_string() const;
 
  private:

@@ -2,7 +2,9 @@
 #include <optional>
 #include <string>
 
+#include "attention/blocks.hpp"
 #include "attention/check.hpp"
+#include "attention/plan_text.hpp"
 #include "heed/multi_head_attention_plan.hpp"
 #include "heed/product_plan.hpp"
 #include "heed/workspace.hpp"
@@ -15,10 +17,6 @@ using detail::require_product;
 
 namespace {
 
-std::size_t round_to_line(std::size_t bytes) {
-  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
-}
-
 AttentionShape attention_shape(const LayerShape& shape) {
   return {shape.batch_size, shape.num_heads, shape.num_heads, shape.seq_len,
           shape.seq_len,    shape.head_dim,  shape.value_dim};
@@ -26,7 +24,7 @@ AttentionShape attention_shape(const LayerShape& shape) {
 
 template <class T>
 std::size_t matrix_bytes(Index rows, Index cols) {
-  return round_to_line(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) * sizeof(T));
+  return detail::round_to_line(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) * sizeof(T));
 }
 
 template <class T>
@@ -85,12 +83,13 @@ MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
-  require_product(rows, std::max({2 * key_cols + value_cols, value_cols, shape.d_in, shape.d_out}), "rows times columns");
+  require_product(rows, std::max({2 * key_cols + value_cols, value_cols, shape.d_in, shape.d_out}),
+                  "rows times columns");
   buffer_bytes_ = 2 * matrix_bytes<T>(rows, key_cols) + 2 * matrix_bytes<T>(rows, value_cols);
   // The tiles of the products and of the attention take turns in one place.
-  const std::size_t tiles = std::max({product_workspace_bytes<T>(rows, shape.d_in, 2 * key_cols + value_cols, threads),
-                                      product_workspace_bytes<T>(rows, value_cols, shape.d_out, threads),
-                                      attention_.workspace_bytes()});
+  const std::size_t tiles = std::max(
+      {product_workspace_bytes<T>(rows, shape.d_in, 2 * key_cols + value_cols, threads),
+       product_workspace_bytes<T>(rows, value_cols, shape.d_out, threads), attention_.workspace_bytes()});
   workspace_bytes_ = buffer_bytes_ + tiles;
 }
 
@@ -131,10 +130,22 @@ void MultiHeadAttentionPlan<T>::run(const LayerTensors<T>& tensors, void* worksp
 
 template <class T>
 std::string MultiHeadAttentionPlan<T>::to_string() const {
-  return "layer: x (" + std::to_string(shape_.batch_size * shape_.seq_len) + " x " +
-         std::to_string(shape_.d_in) + ") times w_q, w_k, w_v; " + attention_.to_string() +
-         "; times w_o to " + std::to_string(shape_.d_out) + " columns; workspace of all steps " +
-         std::to_string(workspace_bytes_) + " bytes";
+  const auto size = [this](Index cols) {
+    std::string text = "(";
+    text += std::to_string(shape_.batch_size * shape_.seq_len);
+    return text + " x " + std::to_string(cols) + ")";
+  };
+  const std::string keys = size(shape_.num_heads * shape_.head_dim);
+  const std::string values = size(shape_.num_heads * shape_.value_dim);
+  return "layer " + std::string(sizeof(T) == 4 ? "float" : "double") + ": x " + size(shape_.d_in) +
+         " to out " + size(shape_.d_out) + "\n" +  //
+         "  1. query " + keys + ", key " + keys + ", value " + values + ": x times w_q, w_k, w_v\n" +
+         "  2. heads " + values + ": " + detail::indent_below(attention_.to_string(), "   ") +  //
+         "  3. out: heads times w_o\n" +
+         detail::plan_line("workspace", std::to_string(workspace_bytes_) + " bytes, of which:") +
+         detail::plan_sizes({{buffer_bytes_, "query, key, value and heads"},
+                             {workspace_bytes_ - buffer_bytes_,
+                              "tiles of the products and of the attention, which take turns"}});
 }
 
 template class MultiHeadAttentionPlan<float>;

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <string>
 
+#include "attention/blocks.hpp"
 #include "attention/check.hpp"
 #include "heed/attention_plan.hpp"
 #include "heed/error.hpp"
-#include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {
@@ -91,29 +91,9 @@ void detail::check_tensors(const AttentionShape& shape, const UntypedAttentionTe
 
 namespace {
 
-std::size_t round_to_line(std::size_t bytes) {
-  return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
-}
-
-// A thread's part of the workspace: row_max and row_sum of a block, then the kernel's own.
-template <class T>
-std::size_t statistics_bytes(const kernels::Kernels<T>& kernels) {
-  return round_to_line(2 * static_cast<std::size_t>(kernels.query_block) * sizeof(T));
-}
-
-template <class T>
-std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape, Index block_rows) {
-  return statistics_bytes(kernels) +
-         round_to_line(kernels.attention_bytes(block_rows, shape.kv_len, shape.head_dim, shape.value_dim));
-}
-
 template <class T>
 kernels::Strided<T> strided(const MatrixView<T>& view) {
   return {view.data, view.row_stride, view.col_stride};
-}
-
-Index round_up(Index n, Index step) {
-  return (n + step - 1) / step * step;
 }
 
 }  // namespace
@@ -121,7 +101,7 @@ Index round_up(Index n, Index step) {
 template <class T>
 AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, std::optional<double> scale,
                                 Index threads)
-    : shape_(shape), mask_(mask) {
+    : shape_(shape), mask_(mask), asked_threads_(threads) {
   check_attention(shape, mask, scale);
   if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
   bias_ = mask.bias_as<T>();
@@ -130,22 +110,10 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
     throw_argument_error("scale is " + std::to_string(*scale) + ", beyond the largest float");
   }
   query_offset_ = mask.query_offset(shape.query_len, shape.kv_len);
-  const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  // Blocks of equal height, in whole register tiles: the rows of a block share each packed tile of keys. A
-  // row's bits do not depend on its block, so the blocks may be as high as the kernel takes, or lower where
-  // threads would go without work.
-  const auto blocks_of = [&](Index rows) { return (shape.query_len + rows - 1) / rows; };
-  const Index heads = std::max<Index>(1, shape.batch_size * shape.num_heads);
-  Index blocks = blocks_of(kernels.query_block / kernels.tile_rows * kernels.tile_rows);
-  if (threads > 1) {
-    constexpr Index blocks_per_thread = 4;
-    constexpr Index fewest_rows = 48;
-    const Index wanted_blocks = (blocks_per_thread * std::min(threads, shape.query_len) + heads - 1) / heads;
-    blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(fewest_rows)));
-  }
-  block_rows_ = blocks == 0 ? 0 : round_up((shape.query_len + blocks - 1) / blocks, kernels.tile_rows);
-  block_rows_ = std::min(block_rows_, shape.query_len);
-  blocks_per_head_ = block_rows_ == 0 ? 0 : blocks_of(block_rows_);
+  const detail::Blocks blocks =
+      detail::equal_blocks(shape, threads, kernels::kernels_of<T>(kernels::table()));
+  block_rows_ = blocks.rows;
+  blocks_per_head_ = blocks.per_head;
   threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
 }
 
@@ -157,7 +125,7 @@ Index AttentionPlan<T>::num_items() const noexcept {
 template <class T>
 std::size_t AttentionPlan<T>::workspace_bytes() const noexcept {
   return static_cast<std::size_t>(threads_) *
-         thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_);
+         detail::thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_);
 }
 
 template <class T>
@@ -194,7 +162,7 @@ void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
   block.scale = scale_;
   block.row_max = reinterpret_cast<T*>(workspace);
   block.row_sum = block.row_max + kernels.query_block;
-  block.workspace = workspace + statistics_bytes(kernels);
+  block.workspace = workspace + detail::statistics_bytes(kernels);
   kernels.attention(block);
 
   if (!tensors.logsumexp.empty()) {
@@ -234,22 +202,6 @@ void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace,
         }
       },
       &shared);
-}
-
-template <class T>
-std::string AttentionPlan<T>::to_string() const {
-  const kernels::KernelTable& table = kernels::table();
-  const auto& kernels = kernels::kernels_of<T>(table);
-  return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " +
-         count_of(shape_.batch_size, "sequence") + ", " + count_of(shape_.num_heads, "head") + " on " +
-         count_of(shape_.num_kv_heads, "key/value head") + ", " + std::to_string(shape_.query_len) +
-         " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
-         std::to_string(shape_.head_dim) + ", value_dim " + std::to_string(shape_.value_dim) + ", mask " +
-         mask_.to_string() + "; kernel " + table.isa + ", register tile " +
-         std::to_string(kernels.tile_rows) + " x " + std::to_string(2 * kernels.lanes) + ", key tiles of " +
-         std::to_string(kernels.key_tile) + ", " + count_of(num_items(), "block") + " of up to " +
-         count_of(block_rows_, "row") + ", " + count_of(threads_, "thread") + ", workspace " +
-         std::to_string(workspace_bytes()) + " bytes";
 }
 
 template class AttentionPlan<float>;

@@ -13,7 +13,8 @@ Index ceil_div(Index n, Index step) {
   return (n + step - 1) / step;
 }
 
-/// How a product is cut into tasks: blocks of rows by ranges of columns. An element's bits do not depend on it.
+/// How a product is cut into tasks: blocks of rows by ranges of columns. An element's bits do not depend on
+/// it.
 struct Split {
   Index block_rows = 1;
   Index row_blocks = 0;
@@ -47,8 +48,7 @@ Split split_of(Index rows, Index depth, Index cols, Index threads) {
   split.block_rows = ceil_div(ceil_div(rows, split.row_blocks), kernels.tile_rows) * kernels.tile_rows;
   split.block_rows = std::min(split.block_rows, kernels.product_rows);
   split.row_blocks = ceil_div(rows, split.block_rows);
-  split.range_cols =
-      ceil_div(ceil_div(cols, split.col_ranges), kernels.product_panel) * kernels.product_panel;
+  split.range_cols = ceil_div(ceil_div(cols, split.col_ranges), kernels.tile_cols) * kernels.tile_cols;
   split.col_ranges = ceil_div(cols, split.range_cols);
   return split;
 }
@@ -118,8 +118,8 @@ void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_
                   Index threads, Executor* executor) noexcept {
   Index cols = 0;
   for (Index t = 0; t < num_terms; ++t) cols += terms[t].b.cols;
-  Products<T> products{a,          terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads),
-                       static_cast<std::byte*>(workspace), 0};
+  Products<T> products{
+      a, terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads), static_cast<std::byte*>(workspace), 0};
   const Index items = products.split.num_items();
   if (executor == nullptr || threads <= 1 || items <= 1) {
     for (Index item = 0; item < items; ++item) products.run_item(item, products.workspace);
@@ -132,7 +132,8 @@ void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_
         auto& p = *static_cast<Products<T>*>(context);
         std::byte* const own = p.workspace + static_cast<std::size_t>(thread) * p.stride;
         const Index count = p.split.num_items();
-        for (Index item = p.next.fetch_add(1); item < count; item = p.next.fetch_add(1)) p.run_item(item, own);
+        for (Index item = p.next.fetch_add(1); item < count; item = p.next.fetch_add(1))
+          p.run_item(item, own);
       },
       &products);
 }

@@ -55,9 +55,14 @@ struct AttentionLayout {
 };
 
 template <class T>
-std::size_t attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
-  return static_cast<std::size_t>(AttentionLayout<T>(query_rows, kv_len, head_dim, value_dim).size) *
-         sizeof(T);
+AttentionBytes attention_bytes(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept {
+  const AttentionLayout<T> layout(query_rows, kv_len, head_dim, value_dim);
+  const auto bytes = [](Index first, Index last) {
+    return static_cast<std::size_t>(last - first) * sizeof(T);
+  };
+  return {bytes(layout.queries, layout.keys), bytes(layout.keys, layout.values),
+          bytes(layout.values, layout.scores), bytes(layout.scores, layout.acc),
+          bytes(layout.acc, layout.size)};
 }
 
 template <class T>
@@ -131,22 +136,23 @@ inline void accumulate_visible(const Panels<T>& values, const T* weights, Index 
   }
 }
 
-/// Writes one finished row: acc / row_sum. Every zero becomes +0 and every NaN the same NaN, so that neither
-/// the sign of an empty sum nor the operand order of an instruction shows in the bits.
+/// Writes one finished row, which may be acc itself: acc / row_sum. Every zero becomes +0 and every NaN the
+/// same NaN, so that neither the sign of an empty sum nor the operand order of an instruction shows in the
+/// bits.
 template <class T>
-inline void write_row(const T* acc, T row_sum, Index value_dim, T* out, Index out_step) {
+inline void write_row(const T* acc, T row_sum, Index value_dim, T* out) {
   constexpr int lanes = kLanes<T>;
   const Packet<T> divisor = broadcast<T>(row_sum);
   for (Index col = 0; col < value_dim; col += lanes) {
     Packet<T> x = packet::padd(packet::pdiv(load(acc + col), divisor), broadcast<T>(T(0)));
     x = packet::pselect(packet::pcmp_eq(x, x), x, broadcast<T>(FloatTraits<T>::quiet_nan));
     const Index count = min_of(lanes, value_dim - col);
-    if (out_step == 1 && count == lanes) {
+    if (count == lanes) {
       store(out + col, x);
     } else {
       alignas(64) T lane[lanes];
       store(lane, x);
-      for (Index i = 0; i < count; ++i) out[(col + i) * out_step] = lane[i];
+      for (Index i = 0; i < count; ++i) out[col + i] = lane[i];
     }
   }
 }
@@ -295,26 +301,29 @@ void attention(const AttentionBlock<T>& block) noexcept {
     }
   }
 
-  // 8. Divide by the sums.
+  // 8. Divide by the sums. Where the elements of a row of out lie apart, each in a cache line of its own,
+  // rows are finished in the workspace and then copied together.
+  const bool apart = block.out.col_stride != 1;
   for (Index row = 0; row < block.query_rows; ++row) {
     const Index visible = visible_end(block, row);
-    T* out = block.out.data + row * block.out.row_stride;
+    T* const acc = block_acc + row * layout.value_cols;
+    T* const out = apart ? acc : block.out.data + row * block.out.row_stride;
     T* weights =
         block.weights.data == nullptr ? nullptr : block.weights.data + row * block.weights.row_stride;
     if (sees_any<T>(bias_row(row, 0), block.bias.col_stride, visible)) {
-      write_row<T>(block_acc + row * layout.value_cols, block.row_sum[row], block.value_dim, out,
-                   block.out.col_stride);
+      write_row<T>(acc, block.row_sum[row], block.value_dim, out);
       if (weights != nullptr) {
         write_weights<T>(weights, block.weights.col_stride, visible, block.kv_len, block.row_max[row],
                          block.row_sum[row], bias_row(row, 0), block.bias.col_stride);
       }
     } else {
-      for (Index col = 0; col < block.value_dim; ++col) out[col * block.out.col_stride] = T(0);
+      for (Index col = 0; col < block.value_dim; ++col) out[col] = T(0);
       if (weights != nullptr) {
         for (Index j = 0; j < block.kv_len; ++j) weights[j * block.weights.col_stride] = T(0);
       }
     }
   }
+  if (apart) unpack_rows<T>(block_acc, layout.value_cols, block.query_rows, block.value_dim, block.out);
 }
 
 }  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

@@ -2,10 +2,9 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
-#include "heed/error.hpp"
 #include "heed/isa.hpp"
+#include "kernels/choice.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {
@@ -31,12 +30,7 @@ extern const KernelTable table;
 
 namespace {
 
-struct Candidate {
-  const KernelTable* table;
-  bool supported;
-};
-
-const KernelTable& choose() {
+Choice choose_for_this_process() {
 #if defined(HEED_KERNELS_X86)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
@@ -49,24 +43,22 @@ const KernelTable& choose() {
 #else
   const Candidate candidates[] = {{&baseline::table, true}};
 #endif
-  const char* cap = std::getenv("HEED_ISA");
-  const KernelTable* best = nullptr;
-  std::string known;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.supported) best = candidate.table;
-    known += (known.empty() ? "" : ", ") + std::string(candidate.table->isa);
-    if (cap != nullptr && std::string_view(cap) == candidate.table->isa) return *best;
-  }
-  if (cap != nullptr && *cap != '\0')
-    throw_argument_error("HEED_ISA is \"" + std::string(cap) + "\", known are " + known);
-  return *best;
+  return choose(candidates, std::getenv("HEED_ISA"));
+}
+
+const Choice& choice() {
+  static const Choice chosen = choose_for_this_process();
+  return chosen;
 }
 
 }  // namespace
 
 const KernelTable& table() {
-  static const KernelTable& chosen = choose();
-  return chosen;
+  return *choice().table;
+}
+
+std::string table_reason() {
+  return reason(choice());
 }
 
 }  // namespace kernels

@@ -10,8 +10,8 @@ namespace HEED_KERNEL_NAMESPACE {
 
 template <class T>
 constexpr Kernels<T> make_kernels() {
-  return {kLanes<T>,   kTileRows,         kQueryBlock,           kKeyTile<T>,      kProductRows, kPanel<T>,
-          &attention_bytes<T>, &attention<T>, &product_bytes<T>, &product<T>, &exp_array<T>};
+  return {kLanes<T>,    kRegisters,          kTileRows,     kPanel<T>,         kQueryBlock,  kKeyTile<T>,
+          kProductRows, &attention_bytes<T>, &attention<T>, &product_bytes<T>, &product<T>, &exp_array<T>};
 }
 
 extern const KernelTable table;

@@ -40,8 +40,7 @@ struct AttentionBlock {
   Index first_visible_end;
   Index visible_step;
   T scale;
-  void*
-      workspace;  // Kernels<T>::attention_bytes(query_rows, kv_len, head_dim, value_dim) bytes, aligned to 64
+  void* workspace;  // attention_bytes(query_rows, kv_len, head_dim, value_dim).total() bytes, aligned to 64
 };
 
 /// One right factor of a product and where its result goes: c = a * b.
@@ -63,15 +62,27 @@ struct ProductBlock {
   void* workspace;  // Kernels<T>::product_bytes(rows, depth) bytes, aligned to 64
 };
 
+/// The workspace of one attention block by what it holds, in bytes.
+struct AttentionBytes {
+  std::size_t queries;       // packed
+  std::size_t keys;          // of one tile, packed
+  std::size_t values;        // of one tile, packed
+  std::size_t scores;        // of one register tile against a tile of keys
+  std::size_t accumulators;  // sums of weights * values, a row for each query
+
+  std::size_t total() const noexcept { return queries + keys + values + scores + accumulators; }
+};
+
 template <class T>
 struct Kernels {
-  Index lanes;          // elements of one vector register
-  Index tile_rows;      // rows of the register tile
-  Index query_block;    // most query rows of one attention block
-  Index key_tile;       // keys of one tile; a constant, so that tile edges never depend on kv_len
-  Index product_rows;   // most rows of one product block
-  Index product_panel;  // columns of one packed panel: where a product may be cut at no cost
-  std::size_t (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;
+  Index lanes;         // elements of one vector register
+  Index registers;     // vector registers of the instruction set
+  Index tile_rows;     // rows of the register tile
+  Index tile_cols;     // columns of the register tile and of a packed panel, in whole vector registers
+  Index query_block;   // most query rows of one attention block
+  Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
+  Index product_rows;  // most rows of one product block
+  AttentionBytes (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;
   void (*attention)(const AttentionBlock<T>& block) noexcept;
   std::size_t (*product_bytes)(Index rows, Index depth) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;

@@ -66,6 +66,11 @@ inline void pack_panels(Strided<const T> b, Index depth, Index cols, T* out) {
 template <class T>
 inline void pack_row_tile(Strided<const T> a, Index rows, Index depth, T* out) {
   constexpr Index lanes = kLanes<T>;
+  if (a.row_stride == 1 && rows == kTileRows) {  // contiguous in each column, as the tile wants them
+    for (Index k = 0; k < depth; ++k)
+      __builtin_memcpy(out + k * kTileRows, a.data + k * a.col_stride, kTileRows * sizeof(T));
+    return;
+  }
   Index k = 0;
   if (a.col_stride == 1 && rows * 4 >= lanes) {  // with fewer rows it is quicker to copy the elements
     // Transposes lanes x lanes blocks in registers. What a store writes beyond its column of kTileRows
@@ -102,6 +107,37 @@ inline void pack_row_tile(Strided<const T> a, Index rows, Index depth, T* out) {
   for (Index row = 0; row < rows; ++row) {
     for (Index rest = k; rest < depth; ++rest)
       out[rest * kTileRows + row] = a.data[row * a.row_stride + rest * a.col_stride];
+  }
+}
+
+/// Copies finished rows, which lie `stride` apart and are padded to whole packets, to where the caller wants
+/// them.
+template <class T>
+inline void unpack_rows(const T* rows, Index stride, Index count, Index cols, Strided<T> out) {
+  constexpr int lanes = kLanes<T>;
+  if (out.row_stride == 1 && count >= lanes) {
+    // Columns are contiguous: transpose lanes x lanes blocks in registers, down the columns, so that a cache
+    // line is finished before it is left. The second block begins where its stores are aligned; it and the
+    // last one may overlap the one before, and write the same there.
+    const Index aligned =
+        lanes - static_cast<Index>(reinterpret_cast<std::uintptr_t>(out.data) / sizeof(T)) % lanes;
+    for (Index col = 0; col < cols; col += lanes) {
+      const Index filled = min_of(lanes, cols - col);
+      for (Index next = 0; next < count; next = next == 0 ? aligned : next + lanes) {
+        const Index row = min_of(next, count - lanes);
+        packet::PacketBlock<Packet<T>, lanes> square;
+        for (int i = 0; i < lanes; ++i) square.packet[i] = load(rows + (row + i) * stride + col);
+        packet::ptranspose(square);
+        for (int i = 0; i < lanes; ++i) {
+          if (i < filled) store(out.data + row + (col + i) * out.col_stride, square.packet[i]);
+        }
+      }
+    }
+    return;
+  }
+  for (Index row = 0; row < count; ++row) {
+    for (Index col = 0; col < cols; ++col)
+      out.data[row * out.row_stride + col * out.col_stride] = rows[row * stride + col];
   }
 }
 

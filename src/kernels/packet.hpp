@@ -27,18 +27,23 @@ template <class T>
 inline constexpr int kLanes = packet::unpacket_traits<Packet<T>>::size;
 
 // The register tile is kTileRows x (kTilePackets * kLanes): accumulators, the packets of b and one broadcast
-// of a must fit into the registers (16 of SSE and AVX, 32 of AVX-512 and AArch64). NEON multiplies by a lane
-// of a register, so GCC loads all rows of a at once: 10 x 2, 12 x 2 and 8 x 3 spill in the inner loop.
+// of a must fit into the registers. NEON multiplies by a lane of a register, so GCC loads all rows of a at
+// once: 10 x 2, 12 x 2 and 8 x 3 spill in the inner loop.
 #if defined(__AVX512F__)
+inline constexpr int kRegisters = 32;
 inline constexpr int kTileRows = 12;
 #elif defined(__AVX__)
+inline constexpr int kRegisters = 16;
 inline constexpr int kTileRows = 6;
 #elif defined(__aarch64__)
+inline constexpr int kRegisters = 32;
 inline constexpr int kTileRows = 8;
 #else
+inline constexpr int kRegisters = 16;
 inline constexpr int kTileRows = 4;
 #endif
 inline constexpr int kTilePackets = 2;
+static_assert(kTileRows * kTilePackets + kTilePackets + 1 <= kRegisters);
 
 template <class T>
 inline constexpr int kPanel = kTilePackets* kLanes<T>;

@@ -1,0 +1,85 @@
+// What AttentionPlan prints: what was chosen, and why.
+
+#include "attention/plan_text.hpp"
+
+#include "attention/blocks.hpp"
+#include "attention/check.hpp"
+#include "heed/attention_plan.hpp"
+#include "kernels/choice.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed {
+
+using detail::count_of;
+using detail::plan_line;
+
+namespace {
+
+template <class T>
+std::string register_tile(const kernels::Kernels<T>& kernels) {
+  const Index columns = kernels.tile_cols / kernels.lanes;
+  const Index sums = kernels.tile_rows * columns;
+  return std::to_string(kernels.tile_rows) + " x " + std::to_string(kernels.tile_cols) + ": " +
+         std::to_string(sums) + " for sums, " + std::to_string(columns) +
+         " for columns and 1 for a row take " + std::to_string(sums + columns + 1) + " of " +
+         std::to_string(kernels.registers) + " registers of " + count_of(kernels.lanes, "number");
+}
+
+template <class T>
+std::string query_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
+  const detail::Blocks blocks = detail::equal_blocks(shape, threads, kernels);
+  const Index count = shape.batch_size * shape.num_heads * blocks.per_head;
+  if (count == 0) return "none: there are no queries";
+  const Index high = detail::equal_blocks(shape, 1, kernels).rows;
+  const std::string text = std::to_string(count) + " of " + (blocks.per_head > 1 ? "up to " : "") +
+                           count_of(blocks.rows, "row") + ", " + std::to_string(blocks.per_head) +
+                           " for each head: ";
+  if (blocks.rows < high) {
+    return text + "lower than the " + std::to_string(high) + " of one thread, so that more threads have work";
+  }
+  return text + (blocks.per_head > 1 ? "equal ones" : "all its queries") + ", no more than the " +
+         std::to_string(kernels.query_block) + " whose accumulators stay in a second-level cache";
+}
+
+std::string threads_text(Index threads, Index asked, bool any_block) {
+  if (threads == asked) return std::to_string(threads) + ", as asked for";
+  return std::to_string(threads) + " of the " + std::to_string(asked) + " asked for: there " +
+         (any_block ? "are no more blocks" : "is nothing to do");
+}
+
+}  // namespace
+
+template <class T>
+std::string AttentionPlan<T>::to_string() const {
+  const kernels::KernelTable& table = kernels::table();
+  const auto& kernels = kernels::kernels_of<T>(table);
+  const kernels::AttentionBytes bytes = detail::kernel_bytes(kernels, shape_, block_rows_);
+  const std::size_t own = detail::thread_bytes(kernels, shape_, block_rows_);
+  const std::size_t statistics = detail::statistics_bytes(kernels);
+  return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " +
+         count_of(shape_.batch_size, "sequence") + ", " + count_of(shape_.num_heads, "head") + " on " +
+         count_of(shape_.num_kv_heads, "key/value head") + ", " + std::to_string(shape_.query_len) +
+         " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
+         std::to_string(shape_.head_dim) + ", value_dim " + std::to_string(shape_.value_dim) + ", mask " +
+         mask_.to_string() + "\n" +  //
+         plan_line("kernel", table.isa + (", " + kernels::table_reason())) +
+         plan_line("register tile", register_tile(kernels)) +
+         plan_line("key tiles", "of " + std::to_string(kernels.key_tile) +
+                                    " keys, whatever the lengths: where sums are cut shows in the bits") +
+         plan_line("query blocks", query_blocks(shape_, asked_threads_, kernels)) +
+         plan_line("threads", threads_text(threads_, asked_threads_, num_items() > 0)) +
+         plan_line("workspace",
+                   std::to_string(workspace_bytes()) + " bytes, " +
+                       (threads_ > 1 ? std::to_string(own) + " for each thread:" : "of which:")) +
+         detail::plan_sizes({{statistics, "maxima and sums of rows"},
+                             {bytes.queries, "a block of queries, packed"},
+                             {bytes.keys, "a tile of keys, packed"},
+                             {bytes.values, "a tile of values, packed"},
+                             {bytes.scores, "scores of a register tile"},
+                             {own - statistics - bytes.total() + bytes.accumulators, "accumulators"}});
+}
+
+template std::string AttentionPlan<float>::to_string() const;
+template std::string AttentionPlan<double>::to_string() const;
+
+}  // namespace heed
