@@ -199,6 +199,38 @@ TEMPLATE_TEST_CASE(
   }
 }
 
+TEMPLATE_TEST_CASE("one query on heads that share keys gives each head the bits it has alone", "", float,
+                   double) {
+  ThreadPool pool(3);
+  for (const auto& [heads, kv_heads] : {std::pair<Index, Index>{4, 1}, {6, 3}, {40, 1}, {7, 7}}) {
+    const AttentionShape s = {2, heads, kv_heads, 1, 150, 9, 20};
+    const auto in = random_inputs<TestType>(s, 31);
+    Matrix<TestType> padding = Matrix<TestType>::Zero(1, s.kv_len);
+    for (Index j = 3; j < s.kv_len; j += 5) padding(0, j) = -std::numeric_limits<TestType>::infinity();
+    for (const Mask& mask : {Mask(), causal() & query_offset(77), bias(padding)}) {
+      AttentionOptions options = options_for(s, mask);
+      const auto together = scaled_dot_product_attention_with_weights(in.query, in.key, in.value, options);
+      options.executor = &pool;
+      CHECK(same_bits(together.out, scaled_dot_product_attention(in.query, in.key, in.value, options)));
+      for (Index b = 0; b < s.batch_size; ++b) {
+        for (Index h = 0; h < heads; ++h) {
+          const Index kv_head = h / (heads / kv_heads);
+          AttentionOptions one;
+          one.mask = mask;
+          const auto alone = scaled_dot_product_attention_with_weights(
+              in.query.block(b, h * s.head_dim, 1, s.head_dim),
+              in.key.block(b * s.kv_len, kv_head * s.head_dim, s.kv_len, s.head_dim),
+              in.value.block(b * s.kv_len, kv_head * s.value_dim, s.kv_len, s.value_dim), one);
+          CAPTURE(heads, kv_heads, b, h);
+          CHECK(same_bits(alone.out, together.out.block(b, h * s.value_dim, 1, s.value_dim)));
+          CHECK(same_bits(alone.weights.head(0), together.weights.head(h, b)));
+          CHECK(same_bits(alone.logsumexp, together.logsumexp.block(b, h, 1, 1)));
+        }
+      }
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes nothing else", "", float,
                    double) {
   constexpr Index cols = 96;

@@ -119,7 +119,7 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, s
 
 template <class T>
 Index AttentionPlan<T>::num_items() const noexcept {
-  return shape_.batch_size * shape_.num_heads * blocks_per_head_;
+  return shape_.batch_size * detail::work_of(shape_).heads * blocks_per_head_;
 }
 
 template <class T>
@@ -132,33 +132,49 @@ template <class T>
 void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
                                  std::byte* workspace) const noexcept {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  const Index head_of_batch = item / blocks_per_head_;
-  const Index batch = head_of_batch / shape_.num_heads;
-  const Index head = head_of_batch % shape_.num_heads;
-  const Index kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
+  const detail::Work work = detail::work_of(shape_);
+  const bool heads_are_rows = detail::heads_are_rows(shape_);
+  const Index group = shape_.num_heads / shape_.num_kv_heads;
+  const Index batch = item / blocks_per_head_ / work.heads;
+  const Index work_head = item / blocks_per_head_ % work.heads;
   // The last block first: under a causal mask it is the longest, and the short ones even out the end.
   const Index first_row = (blocks_per_head_ - 1 - item % blocks_per_head_) * block_rows_;
-  const Index rows = std::min(block_rows_, shape_.query_len - first_row);
-  const Index query_row = batch * shape_.query_len + first_row;
+  const Index rows = std::min(block_rows_, work.rows - first_row);
+  const Index head = heads_are_rows ? work_head * group + first_row : work_head;  // of the first row
+  const Index kv_head = head / group;
+  const Index query_row = heads_are_rows ? batch : batch * shape_.query_len + first_row;
   const Index kv_row = batch * shape_.kv_len;
 
+  // The block of rows that begins at the query row and head: down the positions, or across the heads of one.
+  const auto rows_of = [&](const auto& tensor, Index dim) {
+    auto block = strided(tensor.block(query_row, head * dim, heads_are_rows ? 1 : rows, dim));
+    if (heads_are_rows) block.row_stride = dim * tensor.col_stride;
+    return block;
+  };
   kernels::AttentionBlock<T> block{};
-  block.query = strided(tensors.query.block(query_row, head * shape_.head_dim, rows, shape_.head_dim));
+  block.query = rows_of(tensors.query, shape_.head_dim);
   block.key = strided(tensors.key.block(kv_row, kv_head * shape_.head_dim, shape_.kv_len, shape_.head_dim));
   block.value =
       strided(tensors.value.block(kv_row, kv_head * shape_.value_dim, shape_.kv_len, shape_.value_dim));
-  if (!bias_.empty()) block.bias = strided(bias_.block(first_row, 0, rows, shape_.kv_len));
-  block.out = strided(tensors.out.block(query_row, head * shape_.value_dim, rows, shape_.value_dim));
+  if (!bias_.empty()) {
+    block.bias =
+        strided(bias_.block(heads_are_rows ? 0 : first_row, 0, heads_are_rows ? 1 : rows, shape_.kv_len));
+    if (heads_are_rows) block.bias.row_stride = 0;
+  }
+  block.out = rows_of(tensors.out, shape_.value_dim);
   if (!tensors.weights.empty()) {
-    block.weights =
-        strided(tensors.weights.block(head_of_batch * shape_.query_len + first_row, 0, rows, shape_.kv_len));
+    const Index weights_row = heads_are_rows
+                                  ? batch * shape_.num_heads + head
+                                  : (batch * shape_.num_heads + head) * shape_.query_len + first_row;
+    block.weights = strided(tensors.weights.block(weights_row, 0, rows, shape_.kv_len));
   }
   block.query_rows = rows;
   block.kv_len = shape_.kv_len;
   block.head_dim = shape_.head_dim;
   block.value_dim = shape_.value_dim;
-  block.visible_step = mask_.is_causal() ? 1 : 0;
-  block.first_visible_end = mask_.is_causal() ? first_row + query_offset_ + 1 : shape_.kv_len;
+  block.visible_step = mask_.is_causal() && !heads_are_rows ? 1 : 0;
+  block.first_visible_end =
+      mask_.is_causal() ? (heads_are_rows ? 0 : first_row) + query_offset_ + 1 : shape_.kv_len;
   block.scale = scale_;
   block.row_max = reinterpret_cast<T*>(workspace);
   block.row_sum = block.row_max + kernels.query_block;
@@ -168,7 +184,9 @@ void AttentionPlan<T>::run_block(const AttentionTensors<T>& tensors, Index item,
   if (!tensors.logsumexp.empty()) {
     for (Index row = 0; row < rows; ++row) {
       // A row that sees nothing has row_max -inf and row_sum 0: the -inf that the contract asks for.
-      tensors.logsumexp(query_row + row, head) = block.row_max[row] + std::log(block.row_sum[row]);
+      T& logsumexp = heads_are_rows ? tensors.logsumexp(query_row, head + row)
+                                    : tensors.logsumexp(query_row + row, head);
+      logsumexp = block.row_max[row] + std::log(block.row_sum[row]);
     }
   }
 }

@@ -28,12 +28,14 @@ std::string register_tile(const kernels::Kernels<T>& kernels) {
 template <class T>
 std::string query_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
   const detail::Blocks blocks = detail::equal_blocks(shape, threads, kernels);
-  const Index count = shape.batch_size * shape.num_heads * blocks.per_head;
+  const Index count = shape.batch_size * detail::work_of(shape).heads * blocks.per_head;
   if (count == 0) return "none: there are no queries";
   const Index high = detail::equal_blocks(shape, 1, kernels).rows;
-  const std::string text = std::to_string(count) + " of " + (blocks.per_head > 1 ? "up to " : "") +
-                           count_of(blocks.rows, "row") + ", " + std::to_string(blocks.per_head) +
-                           " for each head: ";
+  const std::string text =
+      std::to_string(count) + " of " + (blocks.per_head > 1 ? "up to " : "") + count_of(blocks.rows, "row") +
+      ", " + std::to_string(blocks.per_head) +
+      (detail::heads_are_rows(shape) ? " for each key/value head, whose heads are the rows: "
+                                     : " for each head: ");
   if (blocks.rows < high) {
     return text + "lower than the " + std::to_string(high) + " of one thread, so that more threads have work";
   }
