@@ -21,10 +21,11 @@ std::string length_guard(bool causal, long length);  // "guard/full/n1024"
 void register_guards();
 
 /// What is wrong, a sentence each; nothing if all is well:
-/// - twice the length must take about four times as long: the best samples are compared, since whatever
-///   disturbs a sample makes it longer;
+/// - twice the length must take about four times as long;
 /// - Heed's shortest cell must take far longer than the loop around nothing;
 /// - no cell may do more operations than the processor's peak allows.
+/// The best samples are compared, and in time of the processor where one thread works: whatever else a
+/// machine has to do makes a sample longer, never shorter.
 std::vector<std::string> broken_guards(const std::vector<Cell>& cells, const SampleMap& samples);
 
 }  // namespace heed::bench

@@ -10,6 +10,7 @@ namespace heed::bench {
 /// The repetitions of one benchmark.
 struct Samples {
   std::vector<double> milliseconds;
+  std::vector<double> cpu_milliseconds;  // of the calling thread
   std::vector<double> peak_gflops;
   std::vector<double> bytes_per_second;
 };
@@ -24,13 +25,9 @@ inline double median(std::vector<double> x) {
   return x.size() % 2 == 1 ? x[middle] : (x[middle - 1] + x[middle]) / 2;
 }
 
-/// GFLOP/s of each sample of Heed on a problem of so many operations, over the peak measured beside it.
-inline std::vector<double> peak_fractions(double flops, const Samples& samples) {
-  std::vector<double> fractions;
-  for (std::size_t i = 0; i < samples.milliseconds.size() && i < samples.peak_gflops.size(); ++i) {
-    fractions.push_back(flops / samples.milliseconds[i] * 1e-6 / samples.peak_gflops[i]);
-  }
-  return fractions;
+/// The least, which whatever else the machine had to do disturbed least; 0 if there is none.
+inline double best(const std::vector<double>& x) {
+  return x.empty() ? 0 : *std::min_element(x.begin(), x.end());
 }
 
 }  // namespace heed::bench

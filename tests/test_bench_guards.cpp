@@ -21,12 +21,13 @@ const std::vector<Cell> cells{cell_of(50e3)};
 
 SampleMap honest() {
   SampleMap samples;
-  samples["guard/empty"].milliseconds = {2e-6, 1e-6, 3e-6};
-  samples["guard/full/n1024"].milliseconds = {2.5, 2.0, 9.0};
-  samples["guard/full/n2048"].milliseconds = {8.1, 8.4, 15.0};
-  samples["guard/causal/n1024"].milliseconds = {1.0, 1.1, 1.0};
-  samples["guard/causal/n2048"].milliseconds = {4.5, 3.9, 4.0};
-  samples["attention/x/heed"] = {{0.001, 0.001, 0.002}, {100, 100, 100}, {}};
+  samples["guard/empty"].cpu_milliseconds = {2e-6, 1e-6, 3e-6};
+  samples["guard/full/n1024"].cpu_milliseconds = {2.5, 2.0, 9.0};
+  samples["guard/full/n2048"].cpu_milliseconds = {8.1, 8.4, 15.0};
+  samples["guard/causal/n1024"].cpu_milliseconds = {1.0, 1.1, 1.0};
+  samples["guard/causal/n2048"].cpu_milliseconds = {4.5, 3.9, 4.0};
+  samples["attention/x/heed"].milliseconds = {0.001, 0.001, 0.002};
+  samples["attention/x/heed"].peak_gflops = {20, 100, 100};
   return samples;
 }
 
@@ -45,7 +46,7 @@ TEST_CASE("an honest measurement passes") {
 TEST_CASE("time that does not grow fourfold with twice the length is named") {
   for (const double milliseconds : {2.0, 4.0, 16.0}) {
     SampleMap samples = honest();
-    samples["guard/full/n2048"].milliseconds = {milliseconds};
+    samples["guard/full/n2048"].cpu_milliseconds = {milliseconds};
     CHECK(contains(broken(samples), "guard/full/n1024 takes 2 ms and twice the length"));
   }
   SampleMap samples = honest();
@@ -55,7 +56,7 @@ TEST_CASE("time that does not grow fourfold with twice the length is named") {
 
 TEST_CASE("a cell that is as fast as a loop around nothing is named") {
   SampleMap samples = honest();
-  samples["guard/empty"].milliseconds = {0.001};
+  samples["guard/empty"].cpu_milliseconds = {0.001};
   CHECK(contains(broken(samples), "attention/x takes 0.001 ms, a loop around nothing 0.001 ms"));
   samples.erase("guard/empty");
   CHECK(contains(broken(samples), "was not measured"));
