@@ -60,7 +60,7 @@ std::vector<std::string> broken_guards(const std::vector<Cell>& cells, const Sam
     }
   }
   const double empty = cpu_time(samples, kEmptyGuard);
-  if (!(empty > 0)) broken.push_back("the loop around nothing was not measured");
+  if (!(empty > 0)) broken.emplace_back("the loop around nothing was not measured");
   for (const Cell& cell : cells) {
     const double time = best(find(samples, heed_of(cell)).milliseconds);
     if (time == 0) continue;  // not selected

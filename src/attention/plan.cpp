@@ -11,7 +11,6 @@
 
 namespace heed {
 
-using detail::count_of;
 using detail::require_not_negative;
 using detail::require_positive;
 using detail::require_possible;

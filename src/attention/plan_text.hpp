@@ -21,8 +21,11 @@ inline std::string plan_sizes(const std::vector<std::pair<std::size_t, std::stri
   for (const auto& [bytes, what] : sizes) width = std::max(width, std::to_string(bytes).size());
   std::string text;
   for (const auto& [bytes, what] : sizes) {
-    const std::string digits = std::to_string(bytes);
-    text += plan_line("", "  " + std::string(width - digits.size(), ' ') + digits + "  " + what);
+    std::string line = std::to_string(bytes);
+    line.insert(0, 2 + width - line.size(), ' ');
+    line += "  ";
+    line += what;
+    text += plan_line("", line);
   }
   return text;
 }
