@@ -4,48 +4,89 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cells.hpp"
+#include "chart.hpp"
 #include "report.hpp"
 
 namespace {
 
+/// A file that is opened before anything is measured, so that a bad path does not cost a run.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    file_.open(path_);
+    if (!file_) fail();
+  }
+
+  bool is_wanted() const { return !path_.empty(); }
+
+  void write(const std::string& text) {
+    file_ << text;
+    file_.close();
+    if (!file_) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw std::runtime_error("cannot write " + path_); }
+
+  std::string path_;
+  std::ofstream file_;
+};
+
 int run(int argc, char** argv) {
   CLI::App app{
-      "Heed's benchmarks: attention and layers against the naive loops, plain Eigen and the machine's peak."};
+      "Heed's benchmarks: attention and layers against the naive loops, plain Eigen, the machine's peak, and "
+      "other "
+      "libraries."};
   bool quick = false;
+  bool with_peers = false;
+  int threads = 1;
   std::string json_path;
+  std::string svg_path;
   std::string filter = ".*";
   int repetitions = 0;
   app.add_flag("--quick", quick, "Fewer cells and samples: under a minute");
+  CLI::Option* peers_flag = app.add_flag(
+      "--peers", with_peers, "Beside other libraries, on problems that they solve too (if built with them)");
+  app.add_option("--threads", threads, "With --peers: the threads that each of them may use")
+      ->check(CLI::Range(1, 1024))
+      ->needs(peers_flag);
   app.add_option("--json", json_path, "Also write the table as JSON, a list of objects");
+  app.add_option("--svg", svg_path, "Also draw it: a bar for everyone in every cell");
   app.add_option("--filter", filter, "Only benchmarks whose name matches this regular expression");
   app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")
       ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   if (repetitions == 0) repetitions = quick ? 5 : 11;
 
-  std::ofstream json_file;
-  if (!json_path.empty()) {
-    json_file.open(json_path);
-    if (!json_file) throw std::runtime_error("cannot write " + json_path);
-  }
+  OutputFile json_file(json_path);
+  OutputFile svg_file(svg_path);
 
-  heed::bench::Grid grid;
-  grid.quick = quick;
-  grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
-  const std::vector<heed::bench::Cell> cells = heed::bench::register_cells(grid);
+  std::vector<heed::bench::Cell> cells;
+  if (with_peers) {
+    cells = heed::bench::register_peer_cells({.quick = quick, .threads = threads, .filter = filter});
+  } else {
+    heed::bench::Grid grid;
+    grid.quick = quick;
+    grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
+    cells = heed::bench::register_cells(grid);
+  }
 
   // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
   // slow spell of a shared machine hits all alike.
-  const std::string selected = quick && filter == ".*" ? "-.*10MB.*" : filter;
+  std::string selected = filter;
+  if (filter == ".*" && with_peers) selected = "-^bpe/";
+  if (filter == ".*" && quick && !with_peers) selected = "-.*10MB.*";
   std::vector<std::string> arguments = {argv[0], "--benchmark_enable_random_interleaving=true"};
   arguments.push_back("--benchmark_repetitions=" + std::to_string(repetitions));
   arguments.emplace_back("--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME);
@@ -62,11 +103,8 @@ int run(int argc, char** argv) {
     throw std::runtime_error(ran == 0 ? "no benchmark matches" : "a benchmark failed");
   if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";
   std::cout << heed::bench::table(cells, collector.samples());
-  if (json_file.is_open()) {
-    json_file << heed::bench::json(cells, collector.samples());
-    json_file.close();
-    if (!json_file) throw std::runtime_error("cannot write " + json_path);
-  }
+  if (json_file.is_wanted()) json_file.write(heed::bench::json(cells, collector.samples()));
+  if (svg_file.is_wanted()) svg_file.write(heed::bench::chart(cells, collector.samples()));
   return 0;
 }
 
