@@ -40,13 +40,14 @@ constexpr Series all_series[] = {{"heed", "Heed", "heed"},
 constexpr const char* style = R"(
   text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px; fill: #1f2328; }
   .page { fill: #ffffff; stroke: #d1d9e0; } .title { font-size: 18px; font-weight: 600; }
-  .cell { font-weight: 600; } .soft { fill: #59636e; } .number { font-size: 11px; fill: #59636e; }
+  .cell { font-weight: 600; } .soft { fill: #59636e; } .number { font-size: 11px; fill: #59636e;
+    paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
   .number.heed { font-weight: 600; fill: #1f2328; }
   .grid { stroke: #d1d9e0; stroke-width: 1; } .peak { stroke: #59636e; stroke-width: 1; stroke-dasharray: 4 3; }
   rect.heed { fill: #d9480f; } rect.torch { fill: #1864ab; } rect.onnx { fill: #4dabf7; } rect.onednn { fill: #087f5b; }
   rect.ggml { fill: #63c99b; } rect.blas { fill: #9775d6; } rect.eigen { fill: #868e96; } rect.naive { fill: #c4cad0; }
   @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc; } .page { fill: #0d1117; stroke: #3d444d; } .soft, .number { fill: #9198a1; }
+    text { fill: #f0f6fc; } .page { fill: #0d1117; stroke: #3d444d; } .soft, .number { fill: #9198a1; } .number { stroke: #0d1117; }
     .number.heed { fill: #f0f6fc; } .grid { stroke: #2a313c; } .peak { stroke: #9198a1; }
     rect.heed { fill: #ff7a3d; } rect.torch { fill: #3b82d0; } rect.onnx { fill: #8cc8ff; } rect.onednn { fill: #1f9d76; }
     rect.ggml { fill: #8ce0b8; } rect.blas { fill: #b49bea; } rect.eigen { fill: #7d8590; } rect.naive { fill: #4d5560; }
@@ -120,6 +121,12 @@ CellText describe(const Cell& cell, bool with_threads) {
   return text;
 }
 
+/// A filter may have left a cell out.
+bool is_measured(const Cell& cell, const SampleMap& samples) {
+  return std::any_of(cell.contestants.begin(), cell.contestants.end(),
+                     [&](const Contestant& c) { return figures(cell, c.name, samples).milliseconds > 0; });
+}
+
 struct Bar {
   const Series* series;
   Figures figures;
@@ -134,6 +141,7 @@ struct Group {
 std::vector<Group> groups_of(const std::vector<Cell>& cells, const SampleMap& samples, bool with_threads) {
   std::vector<Group> groups;
   for (const Cell& cell : cells) {
+    if (!is_measured(cell, samples)) continue;
     Group group{describe(cell, with_threads), {}};
     for (const Series& series : all_series) {
       const auto at = std::find_if(cell.contestants.begin(), cell.contestants.end(),
@@ -143,9 +151,7 @@ std::vector<Group> groups_of(const std::vector<Cell>& cells, const SampleMap& sa
       if (f.milliseconds > 0 || !at->failure.empty())
         group.bars.push_back({&series, f, !at->failure.empty()});
     }
-    const bool any_bar =
-        std::any_of(group.bars.begin(), group.bars.end(), [](const Bar& b) { return !b.failed; });
-    if (any_bar) groups.push_back(std::move(group));
+    groups.push_back(std::move(group));
   }
   return groups;
 }
@@ -163,16 +169,20 @@ std::string version_of(const std::vector<Cell>& cells, const std::string& contes
 std::string bar_text(const Bar& b) {
   if (b.failed) return "failed";
   const double ms = b.figures.milliseconds;
-  const std::string time =
-      ms < 0.1 ? format("%.3g µs", ms * 1e3) : format(ms < 1000 ? "%.3g ms" : "%.0f ms", ms);
-  return format(b.figures.peak_fraction < 0.01 ? "%.3f" : "%.2f", b.figures.peak_fraction) + " · " + time;
+  const double fraction = b.figures.peak_fraction;
+  const std::string time = ms < 0.1    ? format("%.3g µs", ms * 1e3)
+                           : ms < 1000 ? format("%.3g ms", ms)
+                                       : format("%.3g s", ms * 1e-3);
+  return format(fraction < 0.001 ? "%.4f" : fraction < 0.01 ? "%.3f" : "%.2f", fraction) + " · " + time;
 }
 
 }  // namespace
 
 std::string chart(const std::vector<Cell>& cells, const SampleMap& samples) {
   std::set<int> threads;
-  for (const Cell& cell : cells) threads.insert(cell.threads);
+  for (const Cell& cell : cells) {
+    if (is_measured(cell, samples)) threads.insert(cell.threads);
+  }
   const std::vector<Group> groups = groups_of(cells, samples, threads.size() > 1);
 
   double largest = 0;
@@ -190,7 +200,7 @@ std::string chart(const std::vector<Cell>& cells, const SampleMap& samples) {
 
   std::ostringstream body;
   double y = 42;
-  body << text_at(kMargin, y, "title", "Share of the peak of multiply-adds: longer is faster");
+  body << text_at(kMargin, y, "title", "Fraction of the peak of multiply-adds (longer is faster)");
   y += 22;
   std::string machine = processor() + " · " + compiler() + " · kernels: " + isa();
   if (threads.size() == 1) machine += " · " + counted(*threads.begin(), "thread", "threads");

@@ -133,7 +133,8 @@ Choice choose(const Peer& peer, const std::vector<Way>& ways, const std::vector<
       best.contestant.max_error = error;
       best.contestant.failure.clear();
     } catch (const std::exception& error) {
-      fail(error.what());
+      const std::string words = error.what();
+      fail(words.substr(0, words.find('\n')));  // some add where they were called from
     }
   }
   return best;

@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #include <torch/version.h>
 
+#include <array>
+#include <cstdint>
 #include <utility>
 
 #include "peer.hpp"
@@ -88,7 +90,7 @@ std::vector<Way> product(const ProductProblem& p) {
 // attention. On a CPU this is faster than nn.MultiheadAttention.
 std::unique_ptr<Call> prepare_layer(const LayerProblem& p) {
   const c10::InferenceMode guard;
-  const at::IntArrayRef square = {p.d_model, p.d_model};
+  const std::array<std::int64_t, 2> square = {p.d_model, p.d_model};
   const at::Tensor x = tensor(p.x, {p.batch, p.seq_len, p.d_model});
   // linear() multiplies by the transposed weight.
   const at::Tensor w_in =
