@@ -18,6 +18,23 @@ double spread(const std::vector<double>& x) {
   return (*high - *low) / median(x);
 }
 
+namespace {
+
+/// One peak for a cell, from beside the samples of everyone in it: a faster one has the larger fraction, and
+/// one sample that the machine interrupted decides nothing.
+double peak_of(const Cell& cell, const SampleMap& samples) {
+  std::vector<double> peaks;
+  for (const Contestant& c : cell.contestants) {
+    const auto at = samples.find(cell.name + "/" + c.name);
+    if (at != samples.end()) {
+      peaks.insert(peaks.end(), at->second.peak_gflops.begin(), at->second.peak_gflops.end());
+    }
+  }
+  return median(peaks);
+}
+
+}  // namespace
+
 Figures figures(const Cell& cell, const std::string& contestant, const SampleMap& samples) {
   Figures f;
   const auto at = samples.find(cell.name + "/" + contestant);
@@ -26,12 +43,8 @@ Figures figures(const Cell& cell, const std::string& contestant, const SampleMap
   f.milliseconds = median(own.milliseconds);
   f.spread = spread(own.milliseconds);
   f.gflops = cell.flops / f.milliseconds * 1e-6;
-  f.peak_gflops = median(own.peak_gflops);
-  std::vector<double> fractions;
-  for (std::size_t i = 0; i < own.milliseconds.size() && i < own.peak_gflops.size(); ++i) {
-    fractions.push_back(cell.flops / own.milliseconds[i] * 1e-6 / own.peak_gflops[i]);
-  }
-  f.peak_fraction = median(fractions);
+  f.peak_gflops = peak_of(cell, samples);
+  f.peak_fraction = f.gflops / f.peak_gflops;
   const auto heed = samples.find(cell.name + "/" + name_of(Contender::heed));
   if (heed != samples.end() && !heed->second.milliseconds.empty()) {
     f.ratio = f.milliseconds / median(heed->second.milliseconds);

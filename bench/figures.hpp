@@ -30,7 +30,7 @@ struct Figures {
   double milliseconds = 0;
   double spread = 0;
   double gflops = 0;
-  double peak_gflops = 0;
+  double peak_gflops = 0;  // of the cell
   double peak_fraction = 0;
   double ratio = 0;  // its time / Heed's time
 };
