@@ -7,15 +7,19 @@
 
 namespace heed::bench {
 
-/// col_major is Heed again, with query, key, value and out in column-major order: the same bits. nothing is
-/// an empty body, for a guard.
-enum class Contender { heed, naive, eigen, col_major, nothing };
+/// Heed and what this program itself compares it to. heed is planned beforehand, as in a program that runs
+/// the same sizes again and again; heed_call is the one-line call, which checks, plans and takes memory each
+/// time: the same bits. col_major is heed with query, key, value and out in column-major order: the same bits
+/// too. nothing is an empty body, for a guard.
+enum class Contender { heed, heed_call, naive, eigen, col_major, nothing };
 
 /// The last part of a benchmark's name.
 constexpr const char* name_of(Contender contender) {
   switch (contender) {
     case Contender::heed:
       return "heed";
+    case Contender::heed_call:
+      return "heed call";
     case Contender::naive:
       return "naive";
     case Contender::eigen:
@@ -27,6 +31,15 @@ constexpr const char* name_of(Contender contender) {
   }
   return "nothing";
 }
+
+/// Somebody who solves a cell's problem: a contender or a peer.
+struct Contestant {
+  std::string name;       // as in the benchmark's name, "<cell>/<contestant>"
+  std::string version;    // empty: Heed's own program
+  std::string way;        // what was called, if there was a choice
+  double max_error = -1;  // of Heed see Cell; of the others, against Heed's result
+  std::string failure;    // why it is not timed: a wrong result, or what it said
+};
 
 struct Cell {
   std::string name;    // "attention/float/d64/causal/n1024/t1"
@@ -40,10 +53,12 @@ struct Cell {
   long head_dim = 0;
   long value_dim = 0;
   long d_model = 0;  // of a whole layer with its projections, 0 for attention alone
+  long depth = 0;    // of a matrix product: (query_len x depth) times (depth x cols), else 0
+  long cols = 0;
   bool causal = false;
-  double flops = 0;  // of one run, those of the visible half if causal
-  double max_error =
-      -1;  // of Heed: attention against long double on some rows, a layer against the naive loops
+  double flops = 0;       // of one run, those of the visible half if causal
+  double max_error = -1;  // of Heed: against long double on some rows, a layer against the naive loops
+  std::vector<Contestant> contestants;  // Heed first
 };
 
 struct Grid {
@@ -54,5 +69,15 @@ struct Grid {
 /// Checks Heed on every cell of the grid, and registers a Google Benchmark "<cell>/<contender>" for each
 /// contender. Throws std::runtime_error, which names the cell, if a result is wrong.
 std::vector<Cell> register_cells(const Grid& grid);
+
+struct PeerGrid {
+  bool quick = false;
+  int threads = 1;
+  std::string filter;  // cells none of whose benchmarks match it are not even checked
+};
+
+/// The same for the problems that other libraries solve too, with these as contestants. One that gives
+/// another result than Heed, or fails, is reported and not timed.
+std::vector<Cell> register_peer_cells(const PeerGrid& grid);
 
 }  // namespace heed::bench

@@ -13,11 +13,12 @@
 namespace heed::bench {
 
 /// The benchmarks behind the guards: the timed loop around nothing, and attention at a length and at twice
-/// that length. Registered by register_guards() in cells.cpp.
+/// that length.
 inline constexpr const char* kEmptyGuard = "guard/empty";
 inline constexpr long kGuardLength = 1024;
 std::string length_guard(bool causal, long length);  // "guard/full/n1024"
 
+/// In guard_cells.cpp.
 void register_guards();
 
 /// What is wrong, a sentence each; nothing if all is well:

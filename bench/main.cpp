@@ -5,53 +5,57 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cells.hpp"
+#include "chart.hpp"
 #include "guards.hpp"
 #include "report.hpp"
 
 namespace {
 
-int run(int argc, char** argv) {
-  CLI::App app{
-      "Heed's benchmarks: attention and layers against the naive loops, plain Eigen and the machine's peak."};
-  bool quick = false;
-  std::string json_path;
-  std::string filter = ".*";
-  int repetitions = 0;
-  app.add_flag("--quick", quick, "Fewer cells and samples: under a minute");
-  app.add_option("--json", json_path, "Also write the table as JSON, a list of objects");
-  app.add_option("--filter", filter, "Only benchmarks whose name matches this regular expression");
-  app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")
-      ->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
-  if (repetitions == 0) repetitions = quick ? 5 : 11;
-
-  std::ofstream json_file;
-  if (!json_path.empty()) {
-    json_file.open(json_path);
-    if (!json_file) throw std::runtime_error("cannot write " + json_path);
+/// A file that is opened before anything is measured, so that a bad path does not cost a run.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    file_.open(path_);
+    if (!file_) fail();
   }
 
-  heed::bench::Grid grid;
-  grid.quick = quick;
-  grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
-  const std::vector<heed::bench::Cell> cells = heed::bench::register_cells(grid);
-  heed::bench::register_guards();
+  bool is_wanted() const { return !path_.empty(); }
 
+  void write(const std::string& text) {
+    file_ << text;
+    file_.close();
+    if (!file_) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw std::runtime_error("cannot write " + path_); }
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// What Google Benchmark shall select: the guards run whatever else does.
+std::string selection(const std::string& filter, bool quick, bool with_peers) {
+  if (filter == ".*") return with_peers ? "-^bpe/" : quick ? "-.*10MB.*" : filter;
+  return filter.starts_with('-') ? filter : "^guard/|" + filter;
+}
+
+/// Runs what is registered and selected.
+heed::bench::SampleMap measured(std::string program, const std::string& selected, int repetitions) {
   // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
   // slow spell of a shared machine hits all alike.
-  // The guards run whatever is selected.
-  const bool all_but = filter.rfind('-', 0) == 0;
-  const std::string selected = quick && filter == ".*" ? "-.*10MB.*" : all_but ? filter : "^guard/|" + filter;
-  std::vector<std::string> arguments = {argv[0], "--benchmark_enable_random_interleaving=true"};
+  std::vector<std::string> arguments = {std::move(program), "--benchmark_enable_random_interleaving=true"};
   arguments.push_back("--benchmark_repetitions=" + std::to_string(repetitions));
   arguments.emplace_back("--benchmark_min_time=" HEED_BENCHMARK_MIN_TIME);
   arguments.push_back("--benchmark_filter=" + selected);
@@ -63,20 +67,60 @@ int run(int argc, char** argv) {
 
   heed::bench::Collector collector;
   (void)benchmark::RunSpecifiedBenchmarks(&collector);
+  if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";
   if (collector.failed()) throw std::runtime_error("a benchmark failed");
-  const auto is_guard = [](const auto& named) { return named.first.rfind("guard/", 0) == 0; };
+  const auto is_guard = [](const auto& named) { return named.first.starts_with("guard/"); };
   if (std::all_of(collector.samples().begin(), collector.samples().end(), is_guard))
     throw std::runtime_error("no benchmark matches");
-  if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K";
-  std::cout << heed::bench::table(cells, collector.samples()) << std::flush;
-  const std::vector<std::string> broken = heed::bench::broken_guards(cells, collector.samples());
+  return collector.samples();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Heed's benchmarks: attention, products and layers against the naive loops, plain Eigen, the machine's "
+      "peak, and other libraries."};
+  bool quick = false;
+  bool with_peers = false;
+  int threads = 1;
+  std::string json_path;
+  std::string svg_path;
+  std::string filter = ".*";
+  int repetitions = 0;
+  app.add_flag("--quick", quick, "Fewer cells and samples: under a minute");
+  CLI::Option* peers_flag = app.add_flag(
+      "--peers", with_peers, "Beside other libraries, on problems that they solve too (if built with them)");
+  app.add_option("--threads", threads, "With --peers: the threads that each of them may use")
+      ->check(CLI::Range(1, 1024))
+      ->needs(peers_flag);
+  app.add_option("--json", json_path, "Also write the table as JSON, a list of objects");
+  app.add_option("--svg", svg_path, "Also draw it: a bar for everyone in every cell");
+  app.add_option("--filter", filter, "Only benchmarks whose name matches this regular expression");
+  app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")
+      ->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  if (repetitions == 0) repetitions = quick ? 5 : 11;
+
+  OutputFile json_file(json_path);
+  OutputFile svg_file(svg_path);
+
+  std::vector<heed::bench::Cell> cells;
+  if (with_peers) {
+    cells = heed::bench::register_peer_cells({.quick = quick, .threads = threads, .filter = filter});
+  } else {
+    heed::bench::Grid grid;
+    grid.quick = quick;
+    grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
+    cells = heed::bench::register_cells(grid);
+  }
+  heed::bench::register_guards();
+
+  const heed::bench::SampleMap samples = measured(argv[0], selection(filter, quick, with_peers), repetitions);
+  std::cout << heed::bench::table(cells, samples) << std::flush;
+  const std::vector<std::string> broken = heed::bench::broken_guards(cells, samples);
   for (const std::string& sentence : broken) std::cerr << "heed_bench: " << sentence << '\n';
   if (!broken.empty()) throw std::runtime_error("the measurement is not to be trusted");
-  if (json_file.is_open()) {
-    json_file << heed::bench::json(cells, collector.samples());
-    json_file.close();
-    if (!json_file) throw std::runtime_error("cannot write " + json_path);
-  }
+  if (json_file.is_wanted()) json_file.write(heed::bench::json(cells, samples));
+  if (svg_file.is_wanted()) svg_file.write(heed::bench::chart(cells, samples));
   return 0;
 }
 

@@ -1,27 +1,15 @@
 #include "report.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "heed/isa.hpp"
+#include "machine.hpp"
 
 namespace heed::bench {
 
 namespace {
-
-/// (largest - smallest) / median.
-double spread(const std::vector<double>& x) {
-  if (x.empty()) return 0;
-  const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  return (*high - *low) / median(x);
-}
-
-const Samples* find(const SampleMap& samples, const std::string& name) {
-  const auto at = samples.find(name);
-  return at == samples.end() ? nullptr : &at->second;
-}
 
 // "attention/float/d64/full/n4/t1/heed/real_time" -> without what Google Benchmark appends.
 std::string plain_name(const std::string& name) {
@@ -32,59 +20,69 @@ std::string plain_name(const std::string& name) {
   return name;
 }
 
-std::string format(const char* pattern, double value) {
-  char text[64];
-  (void)std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
-
 std::string pad(const std::string& text, std::size_t width, bool left = false) {
   const std::string blanks(text.size() < width ? width - text.size() : 0, ' ');
   return left ? text + blanks : blanks + text;
 }
 
-struct Figures {
-  double milliseconds = 0;
-  double spread = 0;
-  double gflops = 0;
-  double peak_gflops = 0;
-  double peak_fraction = 0;
-  double against_naive = 0;  // 0: not run
-  double against_eigen = 0;
-  double col_major = 0;
-};
-
-Figures figures(const Cell& cell, const SampleMap& samples) {
-  Figures f;
-  const Samples* heed = find(samples, cell.name + "/heed");
-  if (heed == nullptr || heed->milliseconds.empty()) return f;
-  f.milliseconds = median(heed->milliseconds);
-  f.spread = spread(heed->milliseconds);
-  f.gflops = cell.flops / f.milliseconds * 1e-6;
-  f.peak_gflops = median(heed->peak_gflops);
-  std::vector<double> fractions;
-  for (std::size_t i = 0; i < heed->milliseconds.size() && i < heed->peak_gflops.size(); ++i) {
-    fractions.push_back(cell.flops / heed->milliseconds[i] * 1e-6 / heed->peak_gflops[i]);
-  }
-  f.peak_fraction = median(fractions);
-  const auto against = [&](Contender rival) {
-    const Samples* other = find(samples, cell.name + "/" + name_of(rival));
-    return other == nullptr || other->milliseconds.empty() ? 0 : median(other->milliseconds) / f.milliseconds;
-  };
-  f.against_naive = against(Contender::naive);
-  f.against_eigen = against(Contender::eigen);
-  // A few percent are of interest here, and other work on the machine shifts a median by more than that.
-  if (const Samples* other = find(samples, cell.name + "/" + name_of(Contender::col_major)); other != nullptr)
-    f.col_major = best(other->cpu_milliseconds) / best(heed->cpu_milliseconds);
-  return f;
-}
-
-std::string milliseconds_text(double ms) {
-  return format(ms < 0.1 ? "%.5f" : ms < 10 ? "%.3f" : "%.1f", ms);
-}
-
 std::string times_text(double ratio) {
-  return ratio == 0 ? "-" : format(ratio < 10 ? "%.2fx" : "%.0fx", ratio);
+  return format(ratio < 10 ? "%.2fx" : "%.0fx", ratio);
+}
+
+/// Everyone that meets Heed in some cell, in order of appearance. Heed on column-major matrices has a column
+/// of its own.
+std::vector<Contestant> rivals_of(const std::vector<Cell>& cells) {
+  std::vector<Contestant> all;
+  for (const Cell& cell : cells) {
+    for (const Contestant& c : cell.contestants) {
+      const auto same = [&c](const Contestant& other) { return other.name == c.name; };
+      if (c.name == name_of(Contender::heed) || c.name == name_of(Contender::col_major)) continue;
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(c);
+    }
+  }
+  return all;
+}
+
+/// With enough digits to tell a small one from nothing.
+std::string fraction_text(double fraction) {
+  return format(fraction < 0.01 ? "%.3f" : "%.2f", fraction);
+}
+
+/// "0.42  1.51x": its fraction of the peak, and how much longer than Heed it takes.
+std::string rival_text(const Cell& cell, const std::string& name, const SampleMap& samples) {
+  const Figures f = figures(cell, name, samples);
+  if (f.milliseconds > 0) {
+    return fraction_text(f.peak_fraction) + pad(times_text(f.ratio), 7);
+  }
+  const auto at = std::find_if(cell.contestants.begin(), cell.contestants.end(),
+                               [&name](const Contestant& c) { return c.name == name && !c.failure.empty(); });
+  return at == cell.contestants.end() ? "-" : "(failed)";
+}
+
+nlohmann::ordered_json contestants_json(const Cell& cell, const SampleMap& samples) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Contestant& c : cell.contestants) {
+    const Figures f = figures(cell, c.name, samples);
+    if (f.milliseconds == 0 && c.failure.empty()) continue;
+    const auto measured = [&f](double value) {
+      return f.milliseconds == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+    };
+    const auto text = [](const std::string& words) {
+      return words.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(words);
+    };
+    list.push_back({{"name", c.name},
+                    {"version", text(c.version)},
+                    {"way", text(c.way)},
+                    {"seconds", measured(f.milliseconds * 1e-3)},
+                    {"spread", measured(f.spread)},
+                    {"gflops", measured(f.gflops)},
+                    {"peak_gflops", measured(f.peak_gflops)},
+                    {"peak_fraction", measured(f.peak_fraction)},
+                    {"ratio", measured(f.ratio)},
+                    {"max_error", measured(c.max_error)},
+                    {"failure", text(c.failure)}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -112,47 +110,78 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
 }
 
 std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
+  const std::vector<Contestant> rivals = rivals_of(cells);
+  const bool with_col_major = std::any_of(
+      cells.begin(), cells.end(), [&](const Cell& cell) { return col_major_ratio(cell, samples) > 0; });
+  std::size_t widest = 30;
+  for (const Cell& cell : cells) widest = std::max(widest, cell.name.size());
   std::ostringstream text;
-  text << "kernels: " << isa()
-       << "; times are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
-       << "measured beside each sample;\nnaive: the loops of reference.hpp; Eigen: plain products with the "
-          "full score matrix, "
-       << "compiled for " << isa()
-       << "; col-major: Heed's least processor time\nwith column-major matrices over that with row-major "
-          "ones; - : not "
-          "run\n\n";
-  text << pad("cell", 38, true) << pad("ms", 11) << pad("+-", 7) << pad("GFLOP/s", 10) << pad("of peak", 9)
-       << pad("vs naive", 10) << pad("vs Eigen", 10) << pad("col-major", 11) << pad("max error", 11) << '\n';
+  text << processor() << ", " << compiler() << ", kernels: " << isa()
+       << "\ntimes are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
+          "measured "
+          "beside each sample;\nHeed's attention and products are planned once and run many times; the "
+          "others: "
+          "their own fraction of the peak,\nand their time / Heed's time; - : not run; naive: the loops of "
+          "reference.hpp;\neigen: plain products, with the full score matrix, compiled for "
+       << isa();
+  for (const Contestant& rival : rivals) {
+    if (!rival.version.empty()) text << "; " << rival.name << " " << rival.version;
+  }
+  const auto is_call = [](const Contestant& rival) { return rival.name == name_of(Contender::heed_call); };
+  if (std::any_of(rivals.begin(), rivals.end(), is_call)) {
+    text << "\nheed call: the one-line call, which checks its arguments, plans and takes memory each time";
+  }
+  if (with_col_major) {
+    text << "\ncol-major: Heed's least processor time with column-major matrices over that with row-major "
+            "ones";
+  }
+  text << "\n\n"
+       << pad("cell", widest, true) << pad("ms", 10) << pad("+-", 6) << pad("GFLOP/s", 9) << pad("of peak", 9)
+       << pad("max error", 11);
+  if (with_col_major) text << pad("col-major", 11);
+  for (const Contestant& rival : rivals) text << pad(rival.name, 15);
+  text << '\n';
+  std::string failures;
   for (const Cell& cell : cells) {
-    const Figures f = figures(cell, samples);
+    for (const Contestant& c : cell.contestants) {
+      if (!c.failure.empty())
+        failures.append("failed: " + c.name + " in " + cell.name + ": " + c.failure + "\n");
+    }
+    const Figures f = figures(cell, name_of(Contender::heed), samples);
     if (f.milliseconds == 0) continue;
-    text << pad(cell.name, 38, true) << pad(milliseconds_text(f.milliseconds), 11)
-         << pad(format("%.0f%%", 100 * f.spread), 7) << pad(format("%.2f", f.gflops), 10)
-         << pad(format("%.2f", f.peak_fraction), 9) << pad(times_text(f.against_naive), 10)
-         << pad(times_text(f.against_eigen), 10)
-         << pad(f.col_major == 0 ? "-" : format("%.3fx", f.col_major), 11)
-         << pad(format("%.1e", cell.max_error), 11) << '\n';
+    text << pad(cell.name, widest, true) << pad(milliseconds_text(f.milliseconds), 10)
+         << pad(format("%.0f%%", 100 * f.spread), 6) << pad(format("%.2f", f.gflops), 9)
+         << pad(fraction_text(f.peak_fraction), 9) << pad(format("%.1e", cell.max_error), 11);
+    const double col_major = col_major_ratio(cell, samples);
+    if (with_col_major) text << pad(col_major == 0 ? "-" : format("%.3fx", col_major), 11);
+    for (const Contestant& rival : rivals) text << pad(rival_text(cell, rival.name, samples), 15);
+    text << '\n';
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
-    text << pad(name, 38, true) << pad(milliseconds_text(median(s.milliseconds)), 11)
-         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 7)
+    text << pad(name, widest, true) << pad(milliseconds_text(median(s.milliseconds)), 10)
+         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 6)
          << pad(format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12) << '\n';
   }
-  return text.str();
+  return text.str() + failures;
 }
 
 std::string json(const std::vector<Cell>& cells, const SampleMap& samples) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  const auto or_null = [](double value) {
-    return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
-  };
   for (const Cell& cell : cells) {
-    const Figures f = figures(cell, samples);
+    const Figures f = figures(cell, name_of(Contender::heed), samples);
     if (f.milliseconds == 0) continue;
+    const auto or_null = [](double ratio) {
+      return ratio == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(ratio);
+    };
+    const auto against = [&](Contender rival) {
+      return or_null(figures(cell, name_of(rival), samples).ratio);
+    };
     list.push_back({{"name", cell.name},
                     {"scalar", cell.scalar},
                     {"isa", isa()},
+                    {"processor", processor()},
+                    {"compiler", compiler()},
                     {"threads", cell.threads},
                     {"batch", cell.batch},
                     {"heads", cell.heads},
@@ -167,21 +196,25 @@ std::string json(const std::vector<Cell>& cells, const SampleMap& samples) {
                     {"gflops", f.gflops},
                     {"peak_gflops", f.peak_gflops},
                     {"peak_fraction", f.peak_fraction},
-                    {"against_naive", or_null(f.against_naive)},
-                    {"against_eigen", or_null(f.against_eigen)},
-                    {"col_major", or_null(f.col_major)},
-                    {"max_error", cell.max_error}});
+                    {"against_naive", against(Contender::naive)},
+                    {"against_eigen", against(Contender::eigen)},
+                    {"col_major", or_null(col_major_ratio(cell, samples))},
+                    {"max_error", cell.max_error},
+                    {"contestants", contestants_json(cell, samples)}});
   }
   for (const auto& [name, s] : samples) {
     if (s.bytes_per_second.empty()) continue;
     // The same keys as a cell of attention, so that a program can read all objects alike.
     nlohmann::ordered_json object = {{"name", name}};
-    for (const char* key : {"scalar",        "isa",           "threads",       "batch",     "heads",
-                            "kv_heads",      "query_len",     "kv_len",        "head_dim",  "value_dim",
-                            "causal",        "milliseconds",  "spread",        "gflops",    "peak_gflops",
-                            "peak_fraction", "against_naive", "against_eigen", "col_major", "max_error"}) {
+    for (const char* key :
+         {"scalar",        "isa",           "processor", "compiler",  "threads",     "batch",
+          "heads",         "kv_heads",      "query_len", "kv_len",    "head_dim",    "value_dim",
+          "causal",        "milliseconds",  "spread",    "gflops",    "peak_gflops", "peak_fraction",
+          "against_naive", "against_eigen", "col_major", "max_error", "contestants"}) {
       object[key] = nullptr;
     }
+    object["processor"] = processor();
+    object["compiler"] = compiler();
     object["threads"] = 1;
     object["milliseconds"] = median(s.milliseconds);
     object["spread"] = spread(s.milliseconds);

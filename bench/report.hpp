@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cells.hpp"
-#include "samples.hpp"
+#include "figures.hpp"
 
 namespace heed::bench {
 

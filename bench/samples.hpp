@@ -1,5 +1,7 @@
 #pragma once
 
+// What was measured, before anything is concluded from it.
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -15,7 +17,7 @@ struct Samples {
   std::vector<double> bytes_per_second;
 };
 
-/// By the name of the benchmark: "attention/float/d64/full/n4/t1/heed".
+/// By the name of the benchmark, "<cell>/<contestant>".
 using SampleMap = std::map<std::string, Samples>;
 
 inline double median(std::vector<double> x) {
@@ -23,6 +25,13 @@ inline double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   const std::size_t middle = x.size() / 2;
   return x.size() % 2 == 1 ? x[middle] : (x[middle - 1] + x[middle]) / 2;
+}
+
+/// (largest - smallest) / median.
+inline double spread(const std::vector<double>& x) {
+  if (x.empty()) return 0;
+  const auto [low, high] = std::minmax_element(x.begin(), x.end());
+  return (*high - *low) / median(x);
 }
 
 /// The least, which whatever else the machine had to do disturbed least; 0 if there is none.

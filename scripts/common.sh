@@ -120,15 +120,16 @@ build() {
   cmake --build "$folder" --parallel "$(num_jobs)" ${1:+--target "$@"}
 }
 
-# build_program TARGET FILE: one program of the release build, that becomes build/release/FILE. Optional parts are configured if their packages are there,
-# so that a folder that scripts/test has made stays as it is.
+# build_program TARGET FILE OPTIONS...: one program of the release build, that becomes build/release/FILE. Optional parts are configured if
+# their packages are there, so that a folder that scripts/test has made stays as it is.
 build_program() {
-  local target=$1
-  if [ ! -e "$heed_root/build/release/$2" ]; then
+  local target=$1 file=$2
+  shift 2
+  if [ ! -e "$heed_root/build/release/$file" ]; then
     say "Building $target (the first time takes a few minutes)"
   fi
   quietly configure release -DHEED_BUILD_EXAMPLES=ON \
     -DHEED_BUILD_TESTS="$(on_if_installed catch2)" \
-    -DHEED_BUILD_BENCHMARKS="$(on_if_installed libbenchmark-dev)" || die "CMake could not configure build/release"
+    -DHEED_BUILD_BENCHMARKS="$(on_if_installed libbenchmark-dev)" "$@" || die "CMake could not configure build/release"
   quietly build release "$target" || die "$target could not be built"
 }

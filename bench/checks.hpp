@@ -1,0 +1,104 @@
+#pragma once
+
+// Nothing is timed whose result was not looked at.
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "problem.hpp"
+
+namespace heed::bench {
+
+/// What rounding explains for the inputs of a Problem.
+template <class T>
+inline constexpr long double largest_error = 100 *
+                                             static_cast<long double>(std::numeric_limits<T>::epsilon());
+
+template <class T>
+double require_small(const Cell& cell, long double error) {
+  if (!(error <= largest_error<T>)) {
+    throw std::runtime_error(cell.name + " gives a wrong result: error " +
+                             std::to_string(static_cast<double>(error)));
+  }
+  return static_cast<double>(error);
+}
+
+template <class T>
+Matrix<T> result_of(Problem<T>& problem, Contender contender) {
+  problem.forget();
+  problem.run(contender);
+  if (contender == Contender::col_major) return problem.col_out();
+  return problem.out();
+}
+
+/// Of one row of one head, against attention in long double.
+template <class T>
+long double attention_error(const Problem<T>& problem, const Matrix<T>& out, Index sequence, Index head,
+                            Index row) {
+  const Cell& cell = problem.cell();
+  const Index kv_head = head / (cell.heads / cell.kv_heads);
+  const auto block = [](const Matrix<T>& m, Index top, Index rows, Index head_index, Index cols) {
+    return Matrix<long double>(m.block(top, head_index * cols, rows, cols).template cast<long double>());
+  };
+  const Matrix<long double> query =
+      block(problem.query(), sequence * cell.query_len + row, 1, head, cell.head_dim);
+  const Matrix<long double> key =
+      block(problem.key(), sequence * cell.kv_len, cell.kv_len, kv_head, cell.head_dim);
+  const Matrix<long double> value =
+      block(problem.value(), sequence * cell.kv_len, cell.kv_len, kv_head, cell.value_dim);
+  Matrix<long double> exact(1, cell.value_dim);
+  AttentionTensors<long double> tensors;
+  tensors.query = view(query);
+  tensors.key = view(key);
+  tensors.value = view(value);
+  tensors.out = mutable_view(exact);
+  reference::attention({1, 1, 1, 1, cell.kv_len, cell.head_dim, cell.value_dim},
+                       cell.causal ? causal() & query_offset(row) : Mask(), std::nullopt, tensors);
+  return (block(out, sequence * cell.query_len + row, 1, head, cell.value_dim) - exact).cwiseAbs().maxCoeff();
+}
+
+/// Of one row of a product, against long double.
+template <class T>
+long double product_error(const Problem<T>& problem, const Matrix<T>& out, Index row) {
+  const Matrix<long double> exact =
+      problem.x().row(row).template cast<long double>() * problem.w().template cast<long double>();
+  return (out.row(row).template cast<long double>() - exact).cwiseAbs().maxCoeff();
+}
+
+/// Largest error of Heed: against long double on some rows, for a layer against the naive loops in full.
+/// Throws if it is beyond what rounding explains.
+template <class T>
+double check_heed(Problem<T>& problem) {
+  const Cell& cell = problem.cell();
+  const Matrix<T> out = result_of(problem, Contender::heed);
+  if (cell.d_model > 0) {
+    // Of its own scalar: a layer is small enough wherever it is measured.
+    return require_small<T>(cell, (out - result_of(problem, Contender::naive)).cwiseAbs().maxCoeff());
+  }
+  long double worst = 0;
+  for (const Index row : {Index{0}, cell.query_len / 3, cell.query_len / 2, cell.query_len - 1}) {
+    if (cell.cols > 0) {
+      worst = std::max(worst, product_error(problem, out, row));
+    } else {
+      worst = std::max(worst, attention_error(problem, out, 0, 0, row));
+      worst = std::max(worst, attention_error(problem, out, cell.batch - 1, cell.heads - 1, row));
+    }
+  }
+  return require_small<T>(cell, worst);
+}
+
+/// The other contenders must solve the same problem, and Heed called otherwise must give the same bits.
+/// Returns how far they are from Heed.
+template <class T>
+double check_rival(Problem<T>& problem, Contender rival) {
+  const Matrix<T> heed = result_of(problem, Contender::heed);
+  const Matrix<T> out = result_of(problem, rival);
+  if ((rival == Contender::heed_call || rival == Contender::col_major) && heed != out) {
+    throw std::runtime_error(problem.cell().name + " has other bits as " + name_of(rival));
+  }
+  return require_small<T>(problem.cell(), (heed - out).cwiseAbs().maxCoeff());
+}
+
+}  // namespace heed::bench

@@ -1,0 +1,108 @@
+#include "contest.hpp"
+
+#include <benchmark/benchmark.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "checks.hpp"
+#include "heed/version.hpp"
+#include "machine.hpp"
+#include "problem.hpp"
+
+namespace heed::bench {
+
+namespace {
+
+template <class T>
+void time(benchmark::State& state, const Cell& cell, Contender contender) {
+  show_progress("measuring " + cell.name);
+  Problem<T> problem(cell);
+  problem.run(contender);  // touches all memory and fills the caches
+  for (auto _ : state) {
+    problem.run(contender);
+    benchmark::DoNotOptimize(contender == Contender::col_major ? problem.col_out().data()
+                                                               : problem.out().data());
+    benchmark::ClobberMemory();
+  }
+  state.counters["GFLOP/s"] = benchmark::Counter(cell.flops * 1e-9 * static_cast<double>(state.iterations()),
+                                                 benchmark::Counter::kIsRate);
+  // The peak beside each sample: a shared machine may be slower now than it was a minute ago.
+  state.counters["peak_gflops"] = peak_gflops<T>(cell.threads);
+}
+
+std::string heads_of(const Cell& cell) {
+  std::string text;
+  if (cell.batch > 1) text += "b" + std::to_string(cell.batch);
+  if (cell.heads > 1) text += "h" + std::to_string(cell.heads);
+  if (cell.kv_heads != cell.heads) text += "kv" + std::to_string(cell.kv_heads);
+  return text;
+}
+
+}  // namespace
+
+void show_progress(const std::string& doing) {
+  static const bool watched = isatty(STDERR_FILENO) == 1;
+  static const auto start = std::chrono::steady_clock::now();
+  if (!watched) return;
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
+  (void)std::fprintf(stderr, "\r\x1b[K%3ld s  %s", static_cast<long>(seconds), doing.c_str());
+}
+
+template <class T>
+Cell completed(Cell cell) {
+  cell.scalar = sizeof(T) == 4 ? "float" : "double";
+  const auto rows = static_cast<double>(cell.batch * cell.query_len);
+  const std::string threads = "/t" + std::to_string(cell.threads);
+  if (cell.cols > 0) {
+    cell.flops = 2 * rows * static_cast<double>(cell.depth * cell.cols);
+    cell.name = "product/" + cell.scalar + "/" + std::to_string(cell.depth) + "x" +
+                std::to_string(cell.cols) + "/n" + std::to_string(cell.query_len) + threads;
+    return cell;
+  }
+  const double scores = rows * static_cast<double>(cell.heads) * static_cast<double>(cell.kv_len);
+  cell.flops = 2 * scores * static_cast<double>(cell.head_dim + cell.value_dim) * (cell.causal ? 0.5 : 1.0);
+  if (cell.d_model > 0) cell.flops += 8 * rows * static_cast<double>(cell.d_model * cell.d_model);
+  const bool decodes = cell.query_len == 1 && cell.kv_len > 1;
+  cell.name = (cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
+              (cell.d_model > 0 ? "model" + std::to_string(cell.d_model)
+                                : heads_of(cell) + "d" + std::to_string(cell.head_dim)) +
+              (cell.causal ? "/causal/n"
+               : decodes   ? "/decode/n"
+                           : "/full/n") +
+              std::to_string(cell.kv_len) + threads;
+  return cell;
+}
+
+template <class T>
+void register_timing(const std::string& name, const Cell& cell, Contender contender) {
+  benchmark::RegisterBenchmark(name.c_str(), [cell, contender](benchmark::State& state) {
+    time<T>(state, cell, contender);
+  })->UseRealTime();
+}
+
+template <class T>
+void enter(Cell& cell, const std::vector<Contender>& rivals) {
+  show_progress("checking " + cell.name);
+  Problem<T> problem(cell);
+  cell.max_error = check_heed(problem);
+  cell.contestants.push_back({name_of(Contender::heed), version(), "", cell.max_error, ""});
+  for (const Contender rival : rivals) {
+    const double error = check_rival(problem, rival);
+    cell.contestants.push_back(
+        {name_of(rival), rival == Contender::eigen ? eigen_version() : "", "", error, ""});
+  }
+  register_timing<T>(cell.name + "/" + name_of(Contender::heed), cell, Contender::heed);
+  for (const Contender rival : rivals) register_timing<T>(cell.name + "/" + name_of(rival), cell, rival);
+}
+
+template Cell completed<float>(Cell);
+template Cell completed<double>(Cell);
+template void register_timing<float>(const std::string&, const Cell&, Contender);
+template void register_timing<double>(const std::string&, const Cell&, Contender);
+template void enter<float>(Cell&, const std::vector<Contender>&);
+template void enter<double>(Cell&, const std::vector<Contender>&);
+
+}  // namespace heed::bench

@@ -1,0 +1,58 @@
+#include "figures.hpp"
+
+#include <cstdio>
+
+namespace heed::bench {
+
+namespace {
+
+const Samples* find(const Cell& cell, const std::string& contestant, const SampleMap& samples) {
+  const auto at = samples.find(cell.name + "/" + contestant);
+  return at == samples.end() || at->second.milliseconds.empty() ? nullptr : &at->second;
+}
+
+/// One peak for a cell, from beside the samples of everyone in it: a faster one has the larger fraction, and
+/// one sample that the machine interrupted decides nothing.
+double peak_of(const Cell& cell, const SampleMap& samples) {
+  std::vector<double> peaks;
+  for (const Contestant& c : cell.contestants) {
+    if (const Samples* own = find(cell, c.name, samples); own != nullptr)
+      peaks.insert(peaks.end(), own->peak_gflops.begin(), own->peak_gflops.end());
+  }
+  return median(peaks);
+}
+
+}  // namespace
+
+Figures figures(const Cell& cell, const std::string& contestant, const SampleMap& samples) {
+  Figures f;
+  const Samples* own = find(cell, contestant, samples);
+  if (own == nullptr) return f;
+  f.milliseconds = median(own->milliseconds);
+  f.spread = spread(own->milliseconds);
+  f.gflops = cell.flops / f.milliseconds * 1e-6;
+  f.peak_gflops = peak_of(cell, samples);
+  f.peak_fraction = f.gflops / f.peak_gflops;
+  if (const Samples* heed = find(cell, name_of(Contender::heed), samples); heed != nullptr)
+    f.ratio = f.milliseconds / median(heed->milliseconds);
+  return f;
+}
+
+double col_major_ratio(const Cell& cell, const SampleMap& samples) {
+  const Samples* row_major = find(cell, name_of(Contender::heed), samples);
+  const Samples* col_major = find(cell, name_of(Contender::col_major), samples);
+  if (row_major == nullptr || col_major == nullptr) return 0;
+  return best(col_major->cpu_milliseconds) / best(row_major->cpu_milliseconds);
+}
+
+std::string milliseconds_text(double ms) {
+  return format(ms < 0.1 ? "%.5f" : ms < 10 ? "%.3f" : "%.1f", ms);
+}
+
+std::string format(const char* pattern, double value) {
+  char text[64];
+  (void)std::snprintf(text, sizeof text, pattern, value);
+  return text;
+}
+
+}  // namespace heed::bench

@@ -1,0 +1,79 @@
+#pragma once
+
+// What a C++ library must offer to stand beside Heed in the table. One library is one file in this folder and
+// sees no header of another; which files are built depends on what CMake found.
+//
+// Tensors arrive as float, contiguous and with heads before positions: (batch, heads, length, head_dim). A
+// file brings them into the layout that its library is fastest with; this is preparation, and not timed.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heed::bench {
+
+/// softmax(query key^T / sqrt(head_dim)) value. Query head h reads key/value head h / (heads / kv_heads).
+struct AttentionProblem {
+  long batch, heads, kv_heads, query_len, kv_len, head_dim;
+  bool causal;  // then query_len == kv_len
+  int threads;
+  const float* query;  // (batch, heads, query_len, head_dim)
+  const float* key;    // (batch, kv_heads, kv_len, head_dim)
+  const float* value;  // the same
+};
+
+/// a (rows x depth) times b (depth x cols), both row-major.
+struct ProductProblem {
+  long rows, depth, cols;
+  int threads;
+  const float* a;
+  const float* b;
+};
+
+/// Multi-head self-attention with its projections, without biases. The weights are d_model x d_model,
+/// row-major, and stand right of what they multiply.
+struct LayerProblem {
+  long batch, seq_len, d_model, heads;
+  bool causal;
+  int threads;
+  const float* x;  // (batch * seq_len) x d_model
+  const float *w_q, *w_k, *w_v, *w_o;
+};
+
+/// One problem, ready to run: sessions, plans and memory are made, the number of threads is set.
+class Call {
+ public:
+  Call() = default;
+  virtual ~Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  virtual void run() = 0;
+
+  /// What the last run computed: (batch, heads, query_len, head_dim) for attention, rows x columns otherwise.
+  virtual std::vector<float> result() const = 0;
+};
+
+/// One of the ways in which a library can solve a problem. The problem's data must live as long as the call.
+struct Way {
+  std::string name;  // of the function or operator, in the library's own words
+  std::function<std::unique_ptr<Call>()> prepare;
+};
+
+struct Peer {
+  std::string name;
+  std::string version;
+  // All that might be the fastest on the problem; a null pointer where the library has nothing of the kind.
+  std::vector<Way> (*attention)(const AttentionProblem& problem) = nullptr;
+  std::vector<Way> (*product)(const ProductProblem& problem) = nullptr;
+  std::vector<Way> (*layer)(const LayerProblem& problem) = nullptr;
+};
+
+/// Those that were found when this program was built.
+std::vector<Peer> peers();
+
+/// (batch, length, heads, dim) from (batch, heads, length, dim), or with heads and length exchanged, back.
+std::vector<float> swap_middle(const float* from, long batch, long heads, long length, long dim);
+
+}  // namespace heed::bench

@@ -1,0 +1,195 @@
+#pragma once
+
+// One problem with the data of everyone who solves it.
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cells.hpp"
+#include "heed/multi_head_attention.hpp"
+#include "rivals.hpp"
+
+namespace heed::bench {
+
+template <class T>
+Matrix<T> random_matrix(Index rows, Index cols, Random& random, double bound = 1.0) {
+  Matrix<T> m(rows, cols);
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < cols; ++j) m(i, j) = static_cast<T>(random.uniform(-bound, bound));
+  }
+  return m;
+}
+
+/// One problem with everything that its contenders need, so that a timed run allocates only what its user
+/// would: Heed's plans and scratch memory are made here, as are plain Eigen's buffers.
+template <class T>
+class Problem {
+ public:
+  using ColMajor = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+
+  explicit Problem(const Cell& cell)
+      : cell_(cell), random_(static_cast<std::uint64_t>(cell.query_len + cell.head_dim)) {
+    options_.mask = cell.causal ? causal() : Mask();
+    options_.num_heads = cell.heads;
+    options_.num_kv_heads = cell.kv_heads;
+    options_.batch_size = cell.batch;
+    if (cell.threads > 1) {
+      pool_ = std::make_unique<ThreadPool>(cell.threads);
+      options_.executor = pool_.get();
+    }
+    layer_options_.mask = options_.mask;
+    layer_options_.batch_size = cell.batch;
+    layer_options_.executor = options_.executor;
+    if (cell.cols > 0) {
+      x_ = random_matrix<T>(cell.query_len, cell.depth, random_);
+      // As the weights of a layer are: the result has the size of its input.
+      w_ = random_matrix<T>(cell.depth, cell.cols, random_, std::sqrt(3.0 / static_cast<double>(cell.depth)));
+      workspace_.reserve(product_workspace_bytes<T>(cell.query_len, cell.depth, cell.cols, cell.threads));
+    } else if (cell.d_model > 0) {
+      x_ = random_matrix<T>(cell.batch * cell.query_len, cell.d_model, random_);
+      layer_ = std::make_unique<MultiHeadAttention<T>>(cell.d_model, cell.heads, random_);
+      query_.resize(x_.rows(), cell.d_model);
+      key_ = value_ = query_;
+      heads_ = query_;
+    } else {
+      plan_.emplace(shape(), options_.mask, options_.scale, cell.threads);
+      workspace_.reserve(plan_->workspace_bytes());
+      query_ = random_matrix<T>(cell.batch * cell.query_len, cell.heads * cell.head_dim, random_);
+      key_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.head_dim, random_);
+      value_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.value_dim, random_);
+    }
+    out_.resize(cell.batch * cell.query_len, cell.cols > 0      ? cell.cols
+                                             : cell.d_model > 0 ? cell.d_model
+                                                                : cell.heads * cell.value_dim);
+  }
+
+  const Cell& cell() const { return cell_; }
+  const Matrix<T>& query() const { return query_; }
+  const Matrix<T>& key() const { return key_; }
+  const Matrix<T>& value() const { return value_; }
+  const Matrix<T>& x() const { return x_; }  // of a layer or a product
+  const Matrix<T>& w() const { return w_; }  // of a product
+  const MultiHeadAttention<T>& layer() const { return *layer_; }
+  const Matrix<T>& out() const { return out_; }  // of whoever ran last, except col_major
+  const ColMajor& col_out() const { return col_out_; }
+
+  /// No result of an earlier run is left that could be taken for one of the next.
+  void forget() {
+    out_.setZero();
+    col_out_.setZero();
+  }
+
+  void run(Contender contender) {
+    switch (contender) {
+      case Contender::heed:
+        if (is_product()) {
+          run_product<T>(view(x_), view(w_), mutable_view(out_), workspace_.data(), cell_.threads,
+                         options_.executor);
+        } else if (layer_) {
+          out_ = layer_->forward(x_, layer_options_);
+        } else {
+          plan_->run({view(query_), view(key_), view(value_), mutable_view(out_), {}, {}}, workspace_.data(),
+                     options_.executor);
+        }
+        break;
+      case Contender::heed_call:
+        scaled_dot_product_attention_into(query_, key_, value_, out_, options_);
+        break;
+      case Contender::naive:
+        if (is_product()) {
+          reference::matrix_product<T>(view(x_), view(w_), mutable_view(out_));
+        } else if (layer_) {
+          project([](const auto& a, const auto& b,
+                     auto& c) { reference::matrix_product<T>(view(a), view(b), mutable_view(c)); },
+                  [this] { naive_attention(heads_); });
+        } else {
+          naive_attention(out_);
+        }
+        break;
+      case Contender::eigen:
+        if (is_product()) {
+          eigen_product(x_, w_, out_);
+        } else if (layer_) {
+          project([](const auto& a, const auto& b, auto& c) { eigen_product(a, b, c); },
+                  [this] { eigen_attention(heads_); });
+        } else {
+          eigen_attention(out_);
+        }
+        break;
+      case Contender::col_major:
+        if (col_out_.size() == 0) {
+          col_query_ = query_;
+          col_key_ = key_;
+          col_value_ = value_;
+          col_out_.resize(out_.rows(), out_.cols());
+        }
+        plan_->run({view(col_query_), view(col_key_), view(col_value_), mutable_view(col_out_), {}, {}},
+                   workspace_.data(), options_.executor);
+        break;
+      case Contender::nothing:
+        break;
+    }
+  }
+
+ private:
+  bool is_product() const { return cell_.cols > 0; }
+
+  AttentionShape shape() const {
+    return {cell_.batch,  cell_.heads,    cell_.kv_heads, cell_.query_len,
+            cell_.kv_len, cell_.head_dim, cell_.value_dim};
+  }
+
+  static void eigen_product(const Matrix<T>& a, const Matrix<T>& b, Matrix<T>& c) {
+    plain_product<T>().run(a.rows(), a.cols(), b.cols(), a.data(), b.data(), c.data());
+  }
+
+  template <class Product, class Attention>
+  void project(Product product, Attention attention) {
+    product(x_, layer_->w_q, query_);
+    product(x_, layer_->w_k, key_);
+    product(x_, layer_->w_v, value_);
+    attention();
+    product(heads_, layer_->w_o, out_);
+  }
+
+  void naive_attention(Matrix<T>& out) {
+    AttentionTensors<T> tensors;
+    tensors.query = view(query_);
+    tensors.key = view(key_);
+    tensors.value = view(value_);
+    tensors.out = mutable_view(out);
+    reference::attention(shape(), options_.mask, std::nullopt, tensors);
+  }
+
+  void eigen_attention(Matrix<T>& out) {
+    scores_.resize(static_cast<std::size_t>(cell_.query_len * cell_.kv_len));
+    const Index group = cell_.heads / cell_.kv_heads;
+    for (Index b = 0; b < cell_.batch; ++b) {
+      for (Index h = 0; h < cell_.heads; ++h) {
+        const auto at = [](auto& m, Index row, Index col) { return m.data() + row * m.cols() + col; };
+        plain_attention<T>().run(cell_.query_len, cell_.kv_len, cell_.head_dim, cell_.value_dim, cell_.causal,
+                                 at(query_, b * cell_.query_len, h * cell_.head_dim), query_.cols(),
+                                 at(key_, b * cell_.kv_len, h / group * cell_.head_dim), key_.cols(),
+                                 at(value_, b * cell_.kv_len, h / group * cell_.value_dim), value_.cols(),
+                                 at(out, b * cell_.query_len, h * cell_.value_dim), out.cols(),
+                                 scores_.data());
+      }
+    }
+  }
+
+  Cell cell_;
+  Random random_;
+  AttentionOptions options_;
+  LayerOptions layer_options_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<MultiHeadAttention<T>> layer_;
+  std::optional<AttentionPlan<T>> plan_;
+  Workspace workspace_;
+  Matrix<T> x_, w_, query_, key_, value_, heads_, out_;
+  ColMajor col_query_, col_key_, col_value_, col_out_;
+  std::vector<T> scores_;
+};
+
+}  // namespace heed::bench
