@@ -8,7 +8,7 @@ namespace {
 
 // Above this length the naive loops take seconds for one sample.
 constexpr long kLongestNaive = 1024;
-// Below this length it shows what the one-line call does beside the attention itself.
+// Up to this length, what the one-line call does besides the attention shows in its time.
 constexpr long kLongestCall = 16;
 
 template <class T>
