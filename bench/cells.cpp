@@ -49,7 +49,10 @@ void add_layer(std::vector<Cell>& cells, long n, long d_model, long heads, int t
   cell.d_model = d_model;
   cell.causal = true;
   cell = completed<T>(cell);
-  enter<T>(cell, threads == 1 ? std::vector{Contender::eigen, Contender::naive} : std::vector<Contender>{});
+  std::vector<Contender> rivals;
+  if (n <= kLongestCall) rivals.push_back(Contender::heed_call);
+  if (threads == 1) rivals.insert(rivals.end(), {Contender::eigen, Contender::naive});
+  enter<T>(cell, rivals);
   cells.push_back(cell);
 }
 

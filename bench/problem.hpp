@@ -50,6 +50,10 @@ class Problem {
     } else if (cell.d_model > 0) {
       x_ = random_matrix<T>(cell.batch * cell.query_len, cell.d_model, random_);
       layer_ = std::make_unique<MultiHeadAttention<T>>(cell.d_model, cell.heads, random_);
+      layer_plan_.emplace(LayerShape{cell.batch, cell.query_len, cell.d_model, cell.d_model, cell.heads,
+                                     cell.head_dim, cell.value_dim},
+                          options_.mask, cell.threads);
+      workspace_.reserve(layer_plan_->workspace_bytes());
       query_.resize(x_.rows(), cell.d_model);
       key_ = value_ = query_;
       heads_ = query_;
@@ -88,14 +92,26 @@ class Problem {
           run_product<T>(view(x_), view(w_), mutable_view(out_), workspace_.data(), cell_.threads,
                          options_.executor);
         } else if (layer_) {
-          out_ = layer_->forward(x_, layer_options_);
+          layer_plan_->run({view(x_),
+                            view(layer_->w_q),
+                            view(layer_->w_k),
+                            view(layer_->w_v),
+                            view(layer_->w_o),
+                            mutable_view(out_),
+                            {},
+                            {}},
+                           workspace_.data(), options_.executor);
         } else {
           plan_->run({view(query_), view(key_), view(value_), mutable_view(out_), {}, {}}, workspace_.data(),
                      options_.executor);
         }
         break;
       case Contender::heed_call:
-        scaled_dot_product_attention_into(query_, key_, value_, out_, options_);
+        if (layer_) {
+          out_ = layer_->forward(x_, layer_options_);
+        } else {
+          scaled_dot_product_attention_into(query_, key_, value_, out_, options_);
+        }
         break;
       case Contender::naive:
         if (is_product()) {
@@ -186,6 +202,7 @@ class Problem {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<MultiHeadAttention<T>> layer_;
   std::optional<AttentionPlan<T>> plan_;
+  std::optional<MultiHeadAttentionPlan<T>> layer_plan_;
   Workspace workspace_;
   Matrix<T> x_, w_, query_, key_, value_, heads_, out_;
   ColMajor col_query_, col_key_, col_value_, col_out_;
