@@ -1,7 +1,8 @@
 #include "guards.hpp"
 
 #include <algorithm>
-#include <cstdio>
+
+#include "figures.hpp"
 
 namespace heed::bench {
 
@@ -14,9 +15,7 @@ constexpr double kLeastTimesEmpty = 10;
 constexpr double kMostOfPeak = 1.25;
 
 std::string number(double value) {
-  char text[32];
-  (void)std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
+  return format("%.3g", value);
 }
 
 const Samples& find(const SampleMap& samples, const std::string& name) {

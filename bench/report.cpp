@@ -119,9 +119,8 @@ std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
   text << processor() << ", " << compiler() << ", kernels: " << isa()
        << "\ntimes are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
           "measured "
-          "beside each sample;\nHeed's work is planned once and run many times; the "
-          "others: "
-          "their own fraction of the peak,\nand their time / Heed's time; - : not run; naive: the loops of "
+          "beside each sample;\nHeed's work is planned once and run many times; the others: their own "
+          "fraction of the peak,\nand their time / Heed's time; - : not run; naive: the loops of "
           "reference.hpp;\neigen: plain products, with the full score matrix, compiled for "
        << isa();
   for (const Contestant& rival : rivals) {

@@ -1,15 +1,20 @@
-# Run by ctest: cmake -DNM=... -DOBJDUMP=... -DLIBRARY=... -P kernel_symbols.cmake
+# Run by ctest: cmake -DNM=... -DOBJDUMP=... -DLIBRARY=... -DOBJECTS=... -P kernel_symbols.cmake
 #
 # What is compiled for one instruction set must stay with it. A weak symbol that another object also has (an inline function of
 # Eigen or std::) could be merged by the linker with the host program's copy, and then AVX code runs where there is no AVX. So every
 # weak symbol of a kernel object lies in that object's own namespaces. And no kernel object has static initialisation (a section
 # .init_array): it would run on every processor, before any instruction set is chosen.
-execute_process(COMMAND ${NM} -C ${LIBRARY} OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
-if(failed)
-  message(FATAL_ERROR "${NM} ${LIBRARY} failed")
-endif()
-string(REPLACE ";" "," listing "${listing}")
-string(REPLACE "\n" ";" lines "${listing}")
+function(lines_of command option result)
+  execute_process(COMMAND ${command} ${option} ${LIBRARY} OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${command} ${LIBRARY} failed")
+  endif()
+  string(REPLACE ";" "," listing "${listing}")
+  string(REPLACE "\n" ";" listing "${listing}")
+  set(${result} "${listing}" PARENT_SCOPE)
+endfunction()
+
+lines_of(${NM} -C lines)
 set(isa "")
 set(checked 0)
 set(objects 0)
@@ -36,12 +41,7 @@ foreach(line IN LISTS lines)
   endif()
 endforeach()
 
-execute_process(COMMAND ${OBJDUMP} -h ${LIBRARY} OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
-if(failed)
-  message(FATAL_ERROR "${OBJDUMP} ${LIBRARY} failed")
-endif()
-string(REPLACE ";" "," listing "${listing}")
-string(REPLACE "\n" ";" lines "${listing}")
+lines_of(${OBJDUMP} -h lines)
 set(isa "")
 set(sections 0)
 foreach(line IN LISTS lines)
@@ -63,7 +63,7 @@ endforeach()
 if(errors)
   message(FATAL_ERROR "symbols that a kernel object must not have:\n${errors}")
 endif()
-if(objects EQUAL 0 OR checked EQUAL 0 OR sections EQUAL 0)
-  message(FATAL_ERROR "no kernel objects found in ${LIBRARY}: ${objects} objects, ${checked} weak symbols, ${sections} sections")
+if(NOT objects EQUAL OBJECTS OR checked EQUAL 0 OR sections EQUAL 0)
+  message(FATAL_ERROR "not what ${LIBRARY} should hold: ${objects} of ${OBJECTS} kernel objects, ${checked} weak symbols, ${sections} sections")
 endif()
 message(STATUS "${objects} kernel objects, ${checked} weak symbols, each in its own namespace")

@@ -4,21 +4,12 @@
 
 namespace heed::bench {
 
-#if defined(HEED_BENCH_TORCH)
+// Each is defined where its library is.
 Peer torch_peer();
-#endif
-#if defined(HEED_BENCH_ONNXRUNTIME)
 Peer onnxruntime_peer();
-#endif
-#if defined(HEED_BENCH_ONEDNN)
 Peer onednn_peer();
-#endif
-#if defined(HEED_BENCH_GGML)
 Peer ggml_peer();
-#endif
-#if defined(HEED_BENCH_OPENBLAS)
 Peer openblas_peer();
-#endif
 
 std::vector<Peer> peers() {
   std::vector<Peer> all;

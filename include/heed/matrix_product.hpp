@@ -15,8 +15,8 @@ namespace heed {
 template <class Scalar>
 inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>;
 
-/// out = a * b on views that fit: a is m x k, b is k x n, out is m x n and overlaps neither. Allocates its
-/// scratch memory.
+/// out = a * b on views that fit: a is m x k, b is k x n, out is m x n and overlaps neither. Takes its
+/// scratch memory from a CallWorkspace.
 template <class Scalar>
 void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out,
               Executor* executor = nullptr) {

@@ -24,8 +24,8 @@ std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index t
 /// element's bits depend on its row of a and its column of b alone, not on how many rows or terms there are,
 /// on strides or on threads. a is m x k, each b is k x n, its out is m x n and overlaps nothing else
 /// (unchecked); workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to
-/// Workspace::alignment. At most most_product_terms terms. At most `threads` tasks are given to the executor;
-/// without one, the calling thread works alone. Allocates nothing and locks nothing itself.
+/// Workspace::alignment. At most most_product_terms terms (unchecked too). At most `threads` tasks are given
+/// to the executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
 template <class T>
 void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
                   Index threads = 1, Executor* executor = nullptr) noexcept;

@@ -97,31 +97,13 @@ inline T finish_scores(T* scores, Index visible, T scale, const T* bias, Index b
   return packet::predux_max(largest);
 }
 
-/// finish_scores without a bias, for a scale that is positive: returns the same, but leaves the scores to be
-/// scaled by whoever reads them next, since the largest stays the largest when all are scaled.
+/// scores[0, count) = exp(scores - shift); returns the sum.
 template <class T>
-inline T largest_score(T* scores, Index visible, T scale) {
-  constexpr int lanes = kLanes<T>;
-  constexpr T minus_inf = -FloatTraits<T>::infinity;
-  Packet<T> largest = broadcast<T>(minus_inf);
-  Index j = 0;
-  for (; j + lanes <= visible; j += lanes) largest = packet::pmax(largest, load(scores + j));
-  if (j < visible) {
-    const Packet<T> s = keep_first<T>(load(scores + j), visible - j, minus_inf);
-    store(scores + j, s);
-    largest = packet::pmax(largest, s);
-  }
-  return packet::predux_max(largest) * scale;
-}
-
-/// scores[0, count) = exp(scores * scale - shift); returns the sum.
-template <class T>
-inline T exponentiate(T* scores, Index count, T scale, T shift) {
-  const Packet<T> factor = broadcast<T>(scale);
+inline T exponentiate(T* scores, Index count, T shift) {
   const Packet<T> offset = broadcast<T>(shift);
   Packet<T> sum = broadcast<T>(T(0));
   for (Index j = 0; j < count; j += kLanes<T>) {
-    const Packet<T> p = exp_nonpositive<T>(packet::psub(packet::pmul(load(scores + j), factor), offset));
+    const Packet<T> p = exp_nonpositive<T>(packet::psub(load(scores + j), offset));
     store(scores + j, p);
     sum = packet::padd(sum, p);
   }
@@ -258,8 +240,6 @@ void attention(const AttentionBlock<T>& block) noexcept {
   }
   for (Index i = 0; i < block.query_rows * layout.value_cols; ++i) block_acc[i] = T(0);
 
-  const bool plain = block.bias.data == nullptr && block.weights.data == nullptr && block.scale > T(0);
-
   // 2. Tiles of keys, up to the last one that any row of the block sees.
   const Index block_end = visible_end(block, block.query_rows - 1);
   for (Index first_key = 0; first_key < block_end; first_key += key_tile) {
@@ -303,9 +283,8 @@ void attention(const AttentionBlock<T>& block) noexcept {
         Index computed = 0;
         if (visible > 0) {
           // 5. scale, bias and mask; the new maximum
-          const T largest = plain ? largest_score<T>(scores, visible, block.scale)
-                                  : finish_scores<T>(scores, visible, block.scale, bias_row(row, first_key),
-                                                     block.bias.col_stride);
+          const T largest =
+              finish_scores<T>(scores, visible, block.scale, bias_row(row, first_key), block.bias.col_stride);
           if (block.weights.data != nullptr) {
             T* kept =
                 block.weights.data + row * block.weights.row_stride + first_key * block.weights.col_stride;
@@ -315,7 +294,7 @@ void attention(const AttentionBlock<T>& block) noexcept {
           const T shift =
               row_max == minus_inf ? T(0) : row_max;  // all visible scores -inf: exp must not see NaN
           // 6. weights = exp(scores - row_max), and what was summed so far is brought to the new maximum
-          const T sum = exponentiate<T>(scores, visible, plain ? block.scale : T(1), shift);
+          const T sum = exponentiate<T>(scores, visible, shift);
           if (row_max == block.row_max[row] || first_key == 0) {  // exp(0) is 1; nothing was summed so far
             block.row_sum[row] += sum;
           } else {

@@ -110,6 +110,15 @@ inline void pack_row_tile(Strided<const T> a, Index rows, Index depth, T* out) {
   }
 }
 
+/// Packs a (rows x depth) in tiles of kTileRows rows, one after the other.
+template <class T>
+inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
+  for (Index first = 0; first < rows; first += kTileRows) {
+    pack_row_tile<T>({a.data + first * a.row_stride, a.row_stride, a.col_stride},
+                     min_of(kTileRows, rows - first), depth, out + first * depth);
+  }
+}
+
 /// Copies finished rows, which lie `stride` apart and are padded to whole packets, to where the caller wants
 /// them.
 template <class T>
@@ -138,15 +147,6 @@ inline void unpack_rows(const T* rows, Index stride, Index count, Index cols, St
   for (Index row = 0; row < count; ++row) {
     for (Index col = 0; col < cols; ++col)
       out.data[row * out.row_stride + col * out.col_stride] = rows[row * stride + col];
-  }
-}
-
-/// Packs a (rows x depth) in tiles of kTileRows rows, one after the other.
-template <class T>
-inline void pack_rows(Strided<const T> a, Index rows, Index depth, T* out) {
-  for (Index first = 0; first < rows; first += kTileRows) {
-    pack_row_tile<T>({a.data + first * a.row_stride, a.row_stride, a.col_stride},
-                     min_of(kTileRows, rows - first), depth, out + first * depth);
   }
 }
 
