@@ -55,7 +55,7 @@ long double attention_error(const Problem<T>& problem, const Matrix<T>& out, Ind
   tensors.value = view(value);
   tensors.out = mutable_view(exact);
   reference::attention({1, 1, 1, 1, cell.kv_len, cell.head_dim, cell.value_dim},
-                       cell.causal ? causal() & query_offset(row) : Mask(), std::nullopt, tensors);
+                       cell.causal ? causal() & query_offset(row) : Mask(), {}, tensors);
   return (block(out, sequence * cell.query_len + row, 1, head, cell.value_dim) - exact).cwiseAbs().maxCoeff();
 }
 

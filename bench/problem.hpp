@@ -58,7 +58,7 @@ class Problem {
       key_ = value_ = query_;
       heads_ = query_;
     } else {
-      plan_.emplace(shape(), options_.mask, options_.scale, cell.threads);
+      plan_.emplace(shape(), options_.mask, ScoreOptions{}, cell.threads);
       workspace_.reserve(plan_->workspace_bytes());
       query_ = random_matrix<T>(cell.batch * cell.query_len, cell.heads * cell.head_dim, random_);
       key_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.head_dim, random_);
@@ -176,7 +176,7 @@ class Problem {
     tensors.key = view(key_);
     tensors.value = view(value_);
     tensors.out = mutable_view(out);
-    reference::attention(shape(), options_.mask, std::nullopt, tensors);
+    reference::attention(shape(), options_.mask, {}, tensors);
   }
 
   void eigen_attention(Matrix<T>& out) {

@@ -96,6 +96,7 @@ AttentionResult<Scalar> naive(const AttentionShape& s, const Inputs<Scalar>& in,
   result.weights.batch_size = s.batch_size;
   result.weights.num_heads = s.num_heads;
   result.weights.query_len = s.query_len;
+  result.weights.kv_len = s.kv_len;
   result.logsumexp.resize(s.batch_size * s.query_len, s.num_heads);
   AttentionTensors<Scalar> tensors;
   tensors.query = view(in.query);
@@ -104,7 +105,9 @@ AttentionResult<Scalar> naive(const AttentionShape& s, const Inputs<Scalar>& in,
   tensors.out = mutable_view(result.out);
   tensors.weights = mutable_view(result.weights.stacked);
   tensors.logsumexp = mutable_view(result.logsumexp);
-  reference::attention(s, mask, scale, tensors);
+  ScoreOptions options;
+  options.scale = scale;
+  reference::attention(s, mask, options, tensors);
   return result;
 }
 

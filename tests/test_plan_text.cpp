@@ -50,7 +50,7 @@ std::size_t sum_of_parts(const std::string& text) {
 }
 
 AttentionPlan<float> plan_of(Index query_len, Index threads = 1, Index heads = 1) {
-  return AttentionPlan<float>({1, heads, heads, query_len, 300, 64, 64}, {}, std::nullopt, threads);
+  return AttentionPlan<float>({1, heads, heads, query_len, 300, 64, 64}, {}, {}, threads);
 }
 
 }  // namespace
@@ -126,8 +126,7 @@ TEST_CASE("a plan tells how many threads have work, and how many it was asked fo
 TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it", "", float, double) {
   for (const Index threads : {1, 3}) {
     for (const Index query_len : {0, 1, 7, 600}) {
-      const AttentionPlan<TestType> plan({2, 3, 3, query_len, 77, 5, 9}, causal() & top_left(), std::nullopt,
-                                         threads);
+      const AttentionPlan<TestType> plan({2, 3, 3, query_len, 77, 5, 9}, causal() & top_left(), {}, threads);
       const std::string text = plan.to_string();
       CAPTURE(text);
       const auto working = static_cast<std::size_t>(std::stoi(line_of(text, "threads")));

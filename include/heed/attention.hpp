@@ -7,12 +7,15 @@
 // Rows are positions. Several heads stand side by side in the columns, several sequences one after another in
 // the rows.
 
+#include <algorithm>
 #include <concepts>
 #include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "heed/attention_options.hpp"
 #include "heed/attention_plan.hpp"
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
@@ -23,22 +26,16 @@
 
 namespace heed {
 
-struct AttentionOptions {
-  Mask mask = {};                              // who may see whom; default: every query sees every key
-  std::optional<double> scale = std::nullopt;  // default: 1 / sqrt(head_dim)
-  Index num_heads = 1;                         // query is (batch_size * query_len) x (num_heads * head_dim)
-  std::optional<Index> num_kv_heads = std::nullopt;  // heads of key and value; default: num_heads
-  Index batch_size = 1;                              // sequences of equal length, stacked in the rows
-  Executor* executor = nullptr;                      // default: the calling thread alone
-};
-
 /// The weights of every head: rows x columns are queries x keys.
 template <class Scalar>
 struct AttentionWeights {
-  Matrix<Scalar> stacked;  // (batch_size * num_heads * query_len) x kv_len
+  Matrix<Scalar> stacked;  // (batch_size * num_heads * query_len) x kv_len; those of a ragged batch likewise
   Index batch_size = 0;
   Index num_heads = 0;
   Index query_len = 0;
+  Index kv_len = 0;
+  std::vector<Index> query_starts = {};
+  std::vector<Index> kv_starts = {};
 
   /// The query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no such head
   /// or sequence.
@@ -48,7 +45,11 @@ struct AttentionWeights {
                         " is wanted, there are " + std::to_string(num_heads) + " heads and " +
                         std::to_string(batch_size) + " sequences");
     }
-    return stacked.middleRows((sequence * num_heads + head) * query_len, query_len);
+    const auto b = static_cast<std::size_t>(sequence);
+    const Index first = query_starts.empty() ? sequence * query_len : query_starts[b];
+    const Index rows = query_starts.empty() ? query_len : query_starts[b + 1] - first;
+    const Index cols = kv_starts.empty() ? kv_len : kv_starts[b + 1] - kv_starts[b];
+    return stacked.block(first * num_heads + head * rows, 0, rows, cols);
   }
 };
 
@@ -65,60 +66,23 @@ namespace detail {
 template <class First, class... Others>
 inline constexpr bool same_scalar = (std::is_same_v<typename First::Scalar, typename Others::Scalar> && ...);
 
-inline Index per_head(Index cols, Index heads, const char* name) {
-  if (heads < 1 || cols % heads != 0) {
-    throw_shape_error(std::string(name) + " has " + std::to_string(cols) +
-                      " columns, they cannot be split into " + std::to_string(heads) + " heads");
-  }
-  return cols / heads;
-}
-
-inline Index per_sequence(Index rows, Index batch_size, const char* name) {
-  if (batch_size < 0 || (batch_size == 0 ? rows != 0 : rows % batch_size != 0)) {
-    throw_shape_error(std::string(name) + " has " + std::to_string(rows) +
-                      " rows, they cannot be split into " + std::to_string(batch_size) + " sequences");
-  }
-  return batch_size == 0 ? 0 : rows / batch_size;
-}
-
-template <class Scalar>
-AttentionShape attention_shape(const MatrixView<const Scalar>& query, const MatrixView<const Scalar>& key,
-                               const MatrixView<const Scalar>& value, const AttentionOptions& options) {
-  if (key.rows != value.rows) {
-    throw_shape_error("key has " + std::to_string(key.rows) + " rows, value has " +
-                      std::to_string(value.rows));
-  }
-  const Index num_kv_heads = options.num_kv_heads.value_or(options.num_heads);
-  AttentionShape shape;
-  shape.batch_size = options.batch_size;
-  shape.num_heads = options.num_heads;
-  shape.num_kv_heads = num_kv_heads;
-  shape.query_len = per_sequence(query.rows, options.batch_size, "query");
-  shape.kv_len = per_sequence(key.rows, options.batch_size, "key");
-  shape.head_dim = per_head(query.cols, options.num_heads, "query");
-  shape.value_dim = per_head(value.cols, num_kv_heads, "value");
-  if (per_head(key.cols, num_kv_heads, "key") != shape.head_dim) {
-    throw_shape_error("query has heads of " + std::to_string(shape.head_dim) + " columns, key has heads of " +
-                      std::to_string(key.cols / num_kv_heads));
-  }
-  return shape;
-}
-
 /// Checks everything, then runs the engine or, for scalars without kernels, the reference loops.
 template <class Scalar>
 void run_attention(const AttentionShape& shape, const AttentionOptions& options,
-                   const AttentionTensors<Scalar>& tensors) {
+                   const AttentionTensors<Scalar>& tensors, const ScoreFunctions<Scalar>& functions = {}) {
   if constexpr (has_kernels<Scalar>) {
-    const AttentionPlan<Scalar> plan(shape, options.mask, options.scale,
-                                     options.executor != nullptr ? options.executor->concurrency() : 1);
+    const AttentionPlan<Scalar> plan(shape, options.mask, score_options(options),
+                                     options.executor != nullptr ? options.executor->concurrency() : 1,
+                                     functions);
     plan.check(tensors);
     CallWorkspace workspace(plan.workspace_bytes());
+    for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     plan.run(tensors, workspace.data(), options.executor);
   } else {
-    check_attention(shape, options.mask, options.scale);
+    check_attention(shape, options.mask, score_options(options), typeid(Scalar));
     check_tensors(shape, options.mask, tensors);
-    (void)options.mask.template bias_as<Scalar>();
-    reference::attention(shape, options.mask, options.scale, tensors);
+    for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
+    reference::attention(shape, options.mask, score_options(options), tensors, functions);
   }
 }
 
@@ -167,7 +131,7 @@ Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q
   if constexpr (detail::same_scalar<Q, K, V>) {
     const AttentionShape shape =
         detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
-    check_attention(shape, options.mask, options.scale);
+    check_attention(shape, options.mask, detail::score_options(options), typeid(typename Q::Scalar));
     Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
     scaled_dot_product_attention_into(query, key, value, out, options);
     return out;
@@ -197,13 +161,16 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
   tensors.key = view(key);
   tensors.value = view(value);
   const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, options.scale);
+  check_attention(shape, options.mask, detail::score_options(options), typeid(typename Q::Scalar));
   AttentionResult<Scalar> result;
   result.out.resize(query.rows(), shape.num_heads * shape.value_dim);
   result.weights.stacked.resize(query.rows() * shape.num_heads, shape.kv_len);
   result.weights.batch_size = shape.batch_size;
   result.weights.num_heads = shape.num_heads;
   result.weights.query_len = shape.query_len;
+  result.weights.kv_len = shape.kv_len;
+  result.weights.query_starts = shape.query_starts;
+  result.weights.kv_starts = shape.kv_starts;
   result.logsumexp.resize(query.rows(), shape.num_heads);
   tensors.out = mutable_view(result.out);
   tensors.weights = mutable_view(result.weights.stacked);

@@ -7,10 +7,14 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "heed/executor.hpp"
 #include "heed/mask.hpp"
+#include "heed/rotary.hpp"
+#include "heed/score_functions.hpp"
 #include "heed/view.hpp"
+#include "heed/weights_observer.hpp"
 
 namespace heed {
 
@@ -21,42 +25,89 @@ struct AttentionShape {
   Index batch_size = 1;
   Index num_heads = 1;
   Index num_kv_heads = 1;
-  Index query_len = 0;  // of one sequence
-  Index kv_len = 0;     // of one sequence
+  Index query_len = 0;  // of one sequence; of the longest one in a ragged batch
+  Index kv_len = 0;     // likewise
   Index head_dim = 0;
   Index value_dim = 0;
+  /// A ragged batch: sequence b has the rows [starts[b], starts[b + 1]) of query, or of key and value. Each
+  /// has batch_size + 1 numbers that never fall, or is empty: all sequences are equally long.
+  std::vector<Index> query_starts = {};
+  std::vector<Index> kv_starts = {};
+
+  Index query_start(Index sequence) const noexcept { return start(query_starts, query_len, sequence); }
+  Index kv_start(Index sequence) const noexcept { return start(kv_starts, kv_len, sequence); }
+  Index query_len_of(Index sequence) const noexcept {
+    return query_start(sequence + 1) - query_start(sequence);
+  }
+  Index kv_len_of(Index sequence) const noexcept { return kv_start(sequence + 1) - kv_start(sequence); }
+  Index query_rows() const noexcept { return query_start(batch_size); }
+  Index kv_rows() const noexcept { return kv_start(batch_size); }
+
+ private:
+  static Index start(const std::vector<Index>& starts, Index length, Index sequence) noexcept {
+    return starts.empty() ? sequence * length : starts[static_cast<std::size_t>(sequence)];
+  }
 };
+
+/// How scores are made from queries and keys, beside the mask.
+struct ScoreOptions {
+  std::optional<double> scale = std::nullopt;   // default: 1 / sqrt(head_dim)
+  double softcap = 0;                           // score = softcap * tanh(score / softcap); 0: none
+  std::vector<double> sinks = {};               // for each head a score that has no value; empty: none
+  std::optional<Rotary> rotary = std::nullopt;  // queries and keys are turned by their positions
+};
+
+namespace detail {
+
+/// Keys and values in a KvCache, as the kernels read them.
+struct CacheView {
+  const std::byte* keys = nullptr;
+  const std::byte* values = nullptr;
+  const unsigned char* finite = nullptr;
+  std::size_t key_tile_bytes = 0;
+  std::size_t value_tile_bytes = 0;
+  Index tiles_per_head = 0;
+  int storage = 0;
+};
+
+}  // namespace detail
 
 /// What one run reads and writes.
 template <class T>
 struct AttentionTensors {
-  MatrixView<const T> query;  // (batch_size * query_len) x (num_heads * head_dim)
+  MatrixView<const T> query;  // query_rows x (num_heads * head_dim), query_rows = batch_size * query_len
   MatrixView<const T> key;    // (batch_size * kv_len) x (num_kv_heads * head_dim)
   MatrixView<const T> value;  // (batch_size * kv_len) x (num_kv_heads * value_dim)
-  MatrixView<T> out;          // (batch_size * query_len) x (num_heads * value_dim)
-  MatrixView<T> weights;      // (batch_size * num_heads * query_len) x kv_len, or left empty: not wanted
-  MatrixView<T> logsumexp;    // (batch_size * query_len) x num_heads, or left empty: not wanted
+  MatrixView<T> out;          // query_rows x (num_heads * value_dim)
+  MatrixView<T> weights;      // (query_rows * num_heads) x kv_len, or left empty: not wanted
+  MatrixView<T> logsumexp;    // query_rows x num_heads, or left empty: not wanted
+  WeightsObserver<T>* const* observers = nullptr;  // prepared for the shape
+  Index num_observers = 0;
+  const detail::CacheView* cache = nullptr;  // keys and values lie there; key and value are left empty
 };
 
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
-/// mask does not fit, or scale is not finite (ArgumentError).
-void check_attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale);
+/// mask does not fit, or an option makes no sense (ArgumentError).
+void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+                     const std::type_info& scalar);
 
 namespace detail {
 
 struct UntypedAttentionTensors {
-  UntypedView query, key, value, bias, out, weights, logsumexp;
+  UntypedView query, key, value, out, weights, logsumexp;
+  bool cached = false;
 };
-void check_tensors(const AttentionShape& shape, const UntypedAttentionTensors& tensors);
+void check_tensors(const AttentionShape& shape, const Mask& mask, const UntypedAttentionTensors& tensors);
 
 }  // namespace detail
 
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
 void check_tensors(const AttentionShape& shape, const Mask& mask, const AttentionTensors<T>& tensors) {
-  detail::check_tensors(shape, {untyped(tensors.query), untyped(tensors.key), untyped(tensors.value),
-                                untyped(mask.bias_as<T>()), untyped(tensors.out), untyped(tensors.weights),
-                                untyped(tensors.logsumexp)});
+  detail::check_tensors(
+      shape, mask,
+      {untyped(tensors.query), untyped(tensors.key), untyped(tensors.value), untyped(tensors.out),
+       untyped(tensors.weights), untyped(tensors.logsumexp), tensors.cache != nullptr});
 }
 
 /// out = softmax(scale * query * key^T + bias, over visible keys) * value, for each head of each sequence
@@ -70,7 +121,7 @@ void check_tensors(const AttentionShape& shape, const Mask& mask, const Attentio
 ///   shape.num_heads = shape.num_kv_heads = 12;
 ///   shape.query_len = shape.kv_len = n;
 ///   shape.head_dim = shape.value_dim = 64;
-///   const AttentionPlan<float> plan(shape, causal(), std::nullopt, pool.concurrency());
+///   const AttentionPlan<float> plan(shape, causal(), {}, pool.concurrency());
 ///   Workspace workspace(plan.workspace_bytes());
 ///   AttentionTensors<float> tensors;
 ///   tensors.query = view(query);  // and key, value; tensors.out = mutable_view(out)
@@ -83,19 +134,21 @@ class AttentionPlan {
       "plans run on kernels, for float and double; scaled_dot_product_attention takes other scalars");
 
  public:
-  /// A bias in the mask is looked at by each run, and must live as long. An executor of less concurrency than
-  /// `threads` is right too. scale defaults to 1 / sqrt(head_dim). threads: how many tasks of a run may be
-  /// under way at once. Throws as check_attention does, ArgumentError if threads < 1 or a bias is of another
-  /// type than T.
-  explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {},
-                         std::optional<double> scale = std::nullopt, Index threads = 1);
+  /// Matrices in the mask, and what the functions' context points to, are looked at by each run, and must
+  /// live as long. An executor of less concurrency than `threads` is right too. threads: how many tasks of a
+  /// run may be under way at once. Throws as check_attention does, ArgumentError if threads < 1 or the rotary
+  /// table is too short for the positions.
+  explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {}, const ScoreOptions& options = {},
+                         Index threads = 1, const ScoreFunctions<T>& functions = {});
 
   const AttentionShape& shape() const noexcept { return shape_; }
   const Mask& mask() const noexcept { return mask_; }
 
   /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
   /// lengths.
-  std::size_t workspace_bytes() const noexcept;
+  std::size_t workspace_bytes() const noexcept {
+    return static_cast<std::size_t>(threads_) * thread_bytes_;
+  }
 
   /// Throws as check_tensors does.
   void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, mask_, tensors); }
@@ -111,18 +164,33 @@ class AttentionPlan {
   std::string to_string() const;
 
  private:
-  void run_block(const AttentionTensors<T>& tensors, Index item, std::byte* workspace) const noexcept;
+  struct Run;  // one call of run()
+
   Index num_items() const noexcept;
+  bool masked() const noexcept;
+  Index query_offset(Index sequence) const noexcept {
+    return query_offsets_.empty() ? first_offset_ : query_offsets_[static_cast<std::size_t>(sequence)];
+  }
 
   AttentionShape shape_;
   Mask mask_;
-  MatrixView<const T> bias_;
+  ScoreFunctions<T> functions_;
+  std::optional<Rotary> rotary_;
+  const T* rotary_table_ = nullptr;
   T scale_;
-  Index query_offset_;
+  T softcap_;
+  std::vector<T> sinks_;
+  std::vector<T> slopes_;
+  Index first_offset_;
+  std::vector<Index> query_offsets_;  // of each sequence, or empty: all have the first's
+  std::vector<Index> first_items_;    // of each sequence of a ragged batch, and their number
+  Index groups_;       // of heads that are worked on together, in each sequence
+  Index group_heads_;  // of each
   Index asked_threads_;
   Index threads_;  // no more than there are blocks
+  std::size_t thread_bytes_;
   Index block_rows_;
-  Index blocks_per_head_;
+  Index blocks_per_group_;  // of the longest sequence
 };
 
 extern template class AttentionPlan<float>;

@@ -4,45 +4,92 @@
 // and a mask prints itself. Masks are computed, never stored, unless the caller brings a matrix.
 //
 //   scaled_dot_product_attention(q, k, v, {.mask = causal()});
-//   scaled_dot_product_attention(q, k, v, {.mask = causal() & bottom_right() & bias(slopes)});
+//   scaled_dot_product_attention(q, k, v, {.mask = causal() & window(255, 0) & kv_lengths({5, 9})});
+//
+// One notion of position serves causal(), window() and alibi(): query i of a sequence stands at p(i) = i +
+// query offset, counted from the first key.
 
+#include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
+#include <vector>
 
 #include "heed/error.hpp"
 #include "heed/view.hpp"
 
 namespace heed {
 
+/// What a mask matrix has a block of rows for. The blocks stand one below the other, sequence by sequence and
+/// within it head by head; a block has a row for each query, or one row for all of them.
+enum class Per { nothing, head, sequence, head_of_sequence };
+
+/// The sizes that a mask is made to fit, those of an attention.
+struct MaskSizes {
+  Index batch_size = 1;
+  Index num_heads = 1;
+  Index query_len = 0;  // of the longest sequence
+  Index kv_len = 0;     // of the longest sequence
+};
+
+/// A side of a window without an end.
+inline constexpr Index unlimited = std::numeric_limits<Index>::max();
+
+/// A matrix in the caller's memory that is part of a mask.
+struct MaskMatrix {
+  enum class Kind { bias, keep, drop };
+  Kind kind = Kind::bias;
+  Per per = Per::nothing;
+  const std::type_info* scalar = nullptr;
+  UntypedView entries;
+
+  /// Rows of one block: all queries share one row if there is no more.
+  Index block_rows(const MaskSizes& sizes) const noexcept;
+  Index blocks(const MaskSizes& sizes) const noexcept;
+
+  bool per_head() const noexcept { return per == Per::head || per == Per::head_of_sequence; }
+  bool per_sequence() const noexcept { return per == Per::sequence || per == Per::head_of_sequence; }
+};
+
+/// "bias", "keep_where" or "drop_where".
+const char* name_of(MaskMatrix::Kind kind) noexcept;
+
 class Mask {
  public:
   /// Every query sees every key.
   Mask() = default;
 
-  /// Both masks at once. Throws ArgumentError if both bring a bias, or query positions that differ.
+  /// Both masks at once. Throws ArgumentError if both bring slopes, query positions that differ, kv_lengths
+  /// for different numbers of sequences, or together more matrices than most_matrices.
   friend Mask operator&(const Mask& a, const Mask& b);
 
+  static constexpr Index most_matrices = 8;
+
+  struct Window {
+    Index left = unlimited;   // how many keys before its own a query sees
+    Index right = unlimited;  // and after it
+  };
+
   bool is_causal() const noexcept { return causal_; }
-  bool has_bias() const noexcept { return bias_.scalar != nullptr; }
+  bool has_position() const noexcept { return position_.has_value(); }
+  const Window& window() const noexcept { return window_; }
+  const std::vector<MaskMatrix>& matrices() const noexcept { return matrices_; }
+  const std::vector<double>& alibi_slopes() const noexcept { return slopes_; }
 
-  /// Position of the first query relative to the first key, for these lengths. Throws ShapeError if the mask
-  /// is causal, the lengths differ and nobody said where the queries stand.
-  Index query_offset(Index query_len, Index kv_len) const;
+  /// Throws ShapeError or ArgumentError unless every part fits these sizes; biases must have the scalar type.
+  void check(const MaskSizes& sizes, const std::type_info& scalar) const;
 
-  /// Throws ShapeError unless a bias, if there is one, is query_len x kv_len.
-  void check_bias(Index query_len, Index kv_len) const;
+  /// How many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.
+  Index kv_length(Index sequence, Index kv_len) const noexcept;
 
-  /// The bias as a view. Throws ArgumentError if it was made from a matrix of another scalar type.
-  template <class T>
-  MatrixView<const T> bias_as() const {
-    if (!has_bias()) return {};
-    if (*bias_.scalar != typeid(T)) {
-      throw_argument_error("bias has another scalar type than query, key and value; cast it first");
-    }
-    return {static_cast<const T*>(bias_.data), bias_.rows, bias_.cols, bias_.row_stride, bias_.col_stride};
-  }
+  /// Position of the first query of a sequence relative to its first key. Throws ShapeError if the mask is
+  /// causal or has a window or slopes, the lengths differ and nobody said where the queries stand.
+  Index query_offset(Index query_len, Index kv_len, Index sequence = 0) const;
+
+  /// True if sequences of equal length have the same query_offset.
+  bool same_for_all() const noexcept;
 
   /// For people: "causal & bottom_right & bias(4 x 4)", or "none".
   std::string to_string() const;
@@ -51,73 +98,125 @@ class Mask {
   enum class Anchor { top_left, bottom_right, number };
   struct Position {
     Anchor anchor;
-    Index offset;
+    std::vector<Index> offsets;  // one for all sequences, or one for each
     bool operator==(const Position&) const = default;
-  };
-  struct Bias {
-    const void* data = nullptr;
-    const std::type_info* scalar = nullptr;
-    Index rows = 0;
-    Index cols = 0;
-    Index row_stride = 0;
-    Index col_stride = 0;
   };
 
   bool causal_ = false;
+  Window window_;
   std::optional<Position> position_;
-  Bias bias_;
+  std::vector<Index> kv_lengths_;  // empty: no such part
+  std::vector<MaskMatrix> matrices_;
+  std::vector<double> slopes_;
 
-  friend Mask causal() noexcept;
-  friend Mask top_left() noexcept;
-  friend Mask bottom_right() noexcept;
-  friend Mask query_offset(Index offset) noexcept;
-  template <class T>
-  friend Mask bias(MatrixView<const T> view) noexcept;
+  friend Mask causal();
+  friend Mask window(Index left, Index right);
+  friend Mask top_left();
+  friend Mask bottom_right();
+  friend Mask query_offset(Index offset);
+  friend Mask query_offsets(std::vector<Index> offsets);
+  friend Mask kv_lengths(std::vector<Index> lengths);
+  friend Mask alibi(std::vector<double> slopes);
+  friend Mask mask_matrix(const MaskMatrix& matrix);
 };
 
 Mask operator&(const Mask& a, const Mask& b);
 
-/// Query i sees key j iff j <= p(i), with p(i) = i + query offset (Vaswani et al. 2017, section 3.2.3). With
-/// as many queries as keys the offset is 0; else say where the queries stand, with top_left(), bottom_right()
-/// or query_offset().
-Mask causal() noexcept;
+/// Query i sees key j iff j <= p(i) (Vaswani et al. 2017, section 3.2.3). With as many queries as keys p(i)
+/// is i; else say where the queries stand, with top_left(), bottom_right() or query_offset().
+Mask causal();
+
+/// Query i sees key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys outside
+/// cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
+Mask window(Index left, Index right);
 
 /// The first query stands at the first key: query_offset(0).
-Mask top_left() noexcept;
+Mask top_left();
 
-/// The last query stands at the last key: query_offset(kv_len - query_len). What decoding against a cache
-/// wants.
-Mask bottom_right() noexcept;
+/// The last query stands at the last key that exists: query_offset(kv_length - query_len) for each sequence.
+/// What decoding against a cache wants.
+Mask bottom_right();
 
 /// The first query stands at key `offset`; may be negative, and beyond the last key.
-Mask query_offset(Index offset) noexcept;
+Mask query_offset(Index offset);
 
-/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). query_len x kv_len, the same for
-/// every head and every sequence. The matrix is looked at when attention runs: it must live until then. A
-/// matrix of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
+/// The same with a number for each sequence of the batch.
+Mask query_offsets(std::vector<Index> offsets);
+
+/// Only the first lengths[b] keys of sequence b exist, the rest is padding, whatever it holds: it is never
+/// read.
+Mask kv_lengths(std::vector<Index> lengths);
+
+/// scores -= slope[head] * |p(i) - j| (Press et al. 2022, "Train Short, Test Long"), a slope for each head.
+Mask alibi(std::vector<double> slopes);
+
+/// The slopes of the paper: 2^(-8 h / n) for h = 1 ... n, with the paper's own rule where the number of heads
+/// n is no power of two. Throws ArgumentError unless num_heads is at least 1.
+std::vector<double> alibi_slopes(Index num_heads);
+
+/// One matrix as a mask; bias(), keep_where() and drop_where() make it from an Eigen matrix.
+Mask mask_matrix(const MaskMatrix& matrix);
+
+/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len columns,
+/// and the rows that Per says. It is looked at when attention runs, and must live until then. A matrix of 0
+/// and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
 template <class T>
-Mask bias(MatrixView<const T> view) noexcept {
-  Mask mask;
-  mask.bias_ = {view.data, &typeid(T), view.rows, view.cols, view.row_stride, view.col_stride};
-  return mask;
+Mask bias(MatrixView<const T> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::bias, per, &typeid(T), untyped(view)});
 }
 
-/// bias() of any Eigen expression with memory, without a copy.
-template <class Matrix>
-requires requires(const std::remove_cvref_t<Matrix>& m) {
-  typename std::remove_cvref_t<Matrix>::Scalar;
+/// Query i sees key j only where the matrix is true. Size, blocks and life as for bias().
+inline Mask keep_where(MatrixView<const bool> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::keep, per, &typeid(bool), untyped(view)});
 }
-Mask bias(Matrix&& matrix) {
+
+/// Query i sees key j only where the matrix is false. Size, blocks and life as for bias().
+inline Mask drop_where(MatrixView<const bool> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::drop, per, &typeid(bool), untyped(view)});
+}
+
+namespace detail {
+
+template <class Matrix>
+concept EigenMatrix = requires {
+  typename std::remove_cvref_t<Matrix>::Scalar;
+};
+
+/// The view of an Eigen expression that is looked at later.
+template <class Matrix>
+auto lasting_view(Matrix&& matrix) {
   using Plain = std::remove_cvref_t<Matrix>;
   using Scalar = typename Plain::Scalar;
-  static_assert(!std::is_integral_v<Scalar>, "a bias is added to scores; a matrix of bool or int is not one");
   static_assert(
       requires(const Plain& m) { m.data(); },
       "this Eigen expression has no memory of its own: call .eval() on it and keep the result");
   static_assert(std::is_lvalue_reference_v<Matrix> || !std::is_same_v<Plain, typename Plain::PlainObject>,
                 "this matrix dies before attention runs: keep it in a variable");
-  return bias(MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(),
-                                       matrix.colStride()});
+  return MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(),
+                                  matrix.colStride()};
+}
+
+template <class Matrix>
+inline constexpr bool holds_bool = std::is_same_v<typename std::remove_cvref_t<Matrix>::Scalar, bool>;
+
+}  // namespace detail
+
+/// The same for any Eigen expression with memory, without a copy.
+template <detail::EigenMatrix Matrix>
+Mask bias(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(!std::is_integral_v<typename std::remove_cvref_t<Matrix>::Scalar>,
+                "a bias is added to scores; a matrix of bool or int is not one");
+  return bias(detail::lasting_view(std::forward<Matrix>(matrix)), per);
+}
+template <detail::EigenMatrix Matrix>
+Mask keep_where(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(detail::holds_bool<Matrix>, "keep_where takes a matrix of bool: compare the numbers first");
+  return keep_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
+}
+template <detail::EigenMatrix Matrix>
+Mask drop_where(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(detail::holds_bool<Matrix>, "drop_where takes a matrix of bool: compare the numbers first");
+  return drop_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
 
 }  // namespace heed

@@ -79,10 +79,16 @@ LayerShape layer_shape(const MatrixView<const Scalar>& x, const ProjectionWeight
 /// Scalars without kernels: the same steps with the loops of reference.hpp.
 template <class Scalar>
 void run_layer_on_loops(const LayerShape& shape, const Mask& mask, const LayerTensors<Scalar>& tensors) {
-  const AttentionShape attention{shape.batch_size, shape.num_heads, shape.num_heads, shape.seq_len,
-                                 shape.seq_len,    shape.head_dim,  shape.value_dim};
-  check_attention(attention, mask, std::nullopt);
-  (void)mask.template bias_as<Scalar>();
+  const AttentionShape attention{shape.batch_size,
+                                 shape.num_heads,
+                                 shape.num_heads,
+                                 shape.seq_len,
+                                 shape.seq_len,
+                                 shape.head_dim,
+                                 shape.value_dim,
+                                 {},
+                                 {}};
+  check_attention(attention, mask, {}, typeid(Scalar));
   check_layer_tensors(shape, mask, tensors);
   Matrix<Scalar> query(tensors.x.rows, tensors.w_q.cols);
   Matrix<Scalar> key(tensors.x.rows, tensors.w_k.cols);
@@ -97,7 +103,7 @@ void run_layer_on_loops(const LayerShape& shape, const Mask& mask, const LayerTe
   parts.value = view(value);
   parts.out = tensors.heads.data != nullptr ? tensors.heads : mutable_view(heads);
   parts.weights = tensors.weights;
-  reference::attention(attention, mask, std::nullopt, parts);
+  reference::attention(attention, mask, {}, parts);
   reference::matrix_product(MatrixView<const Scalar>(parts.out), tensors.w_o, tensors.out);
 }
 
@@ -111,6 +117,7 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
     result->weights.batch_size = shape.batch_size;
     result->weights.num_heads = num_heads;
     result->weights.query_len = shape.seq_len;
+    result->weights.kv_len = shape.seq_len;
     result->weights.stacked.resize(x.rows * num_heads, shape.seq_len);
     result->heads.resize(x.rows, w.w_v.cols);
     tensors.weights = mutable_view(result->weights.stacked);

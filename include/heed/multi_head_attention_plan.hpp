@@ -40,9 +40,9 @@ struct LayerTensors {
 namespace detail {
 
 struct UntypedLayerTensors {
-  UntypedView x, w_q, w_k, w_v, w_o, bias, out, weights, heads;
+  UntypedView x, w_q, w_k, w_v, w_o, out, weights, heads;
 };
-void check_layer_tensors(const LayerShape& shape, const UntypedLayerTensors& tensors);
+void check_layer_tensors(const LayerShape& shape, const Mask& mask, const UntypedLayerTensors& tensors);
 
 }  // namespace detail
 
@@ -50,9 +50,9 @@ void check_layer_tensors(const LayerShape& shape, const UntypedLayerTensors& ten
 template <class T>
 void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors) {
   detail::check_layer_tensors(
-      shape, {untyped(tensors.x), untyped(tensors.w_q), untyped(tensors.w_k), untyped(tensors.w_v),
-              untyped(tensors.w_o), untyped(mask.bias_as<T>()), untyped(tensors.out),
-              untyped(tensors.weights), untyped(tensors.heads)});
+      shape, mask,
+      {untyped(tensors.x), untyped(tensors.w_q), untyped(tensors.w_k), untyped(tensors.w_v),
+       untyped(tensors.w_o), untyped(tensors.out), untyped(tensors.weights), untyped(tensors.heads)});
 }
 
 /// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o, with q = x w_q, k = x w_k,

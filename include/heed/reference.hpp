@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,54 +26,127 @@ void matrix_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> 
   }
 }
 
-/// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another.
-/// The tensors are as check_tensors wants them; the mask and the scale are those of AttentionPlan. Memory:
-/// one row of scores.
+/// Entry (i, j) of a mask's matrix for one head of one sequence.
+template <class E>
+const E& mask_entry(const MaskMatrix& matrix, const MaskSizes& sizes, Index sequence, Index head, Index i,
+                    Index j) {
+  const Index block = (matrix.per_sequence() ? sequence : 0) * (matrix.per_head() ? sizes.num_heads : 1) +
+                      (matrix.per_head() ? head : 0);
+  const Index block_rows = matrix.block_rows(sizes);
+  const Index row = block * block_rows + (block_rows > 1 ? i : 0);
+  return static_cast<const E*>(
+      matrix.entries.data)[row * matrix.entries.row_stride + j * matrix.entries.col_stride];
+}
+
+/// Element k of a query or key (k counted within its head, the matrix begins at `col`), turned by its
+/// position (Su et al. 2021, equation 34).
 template <class T>
-void attention(const AttentionShape& shape, const Mask& mask, std::optional<double> scale,
-               const AttentionTensors<T>& tensors) {
+T turned_element(const MatrixView<const T>& x, Index row, Index col, Index k,
+                 const std::optional<Rotary>& rotary, Index position) {
+  using std::cos;
+  using std::sin;
+  if (!rotary || k >= rotary->rotary_dim()) return x(row, col + k);
+  const Index pairs = rotary->rotary_dim() / 2;
+  const bool half_split = rotary->layout() == RotaryLayout::half_split;
+  const Index pair = half_split ? k % pairs : k / 2;
+  const bool second = half_split ? k >= pairs : k % 2 == 1;
+  const T angle = T(rotary->angle(position, pair));
+  const T a = x(row, col + (half_split ? pair : 2 * pair));
+  const T b = x(row, col + (half_split ? pair + pairs : 2 * pair + 1));
+  return second ? T(b * cos(angle) + a * sin(angle)) : T(a * cos(angle) - b * sin(angle));
+}
+
+/// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another.
+/// The tensors are as check_tensors wants them; the mask, options and functions are those of AttentionPlan.
+/// Memory: one row of scores.
+template <class T>
+void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+               const AttentionTensors<T>& tensors, const ScoreFunctions<T>& functions = {}) {
+  using std::abs;
   using std::exp;
   using std::log;
   using std::sqrt;
-  const T factor = scale ? T(*scale) : T(1) / sqrt(T(static_cast<double>(shape.head_dim)));
-  const Index query_offset = mask.query_offset(shape.query_len, shape.kv_len);
-  const MatrixView<const T> bias = mask.bias_as<T>();
+  using std::tanh;
+  const T scale = options.scale ? T(*options.scale) : T(1) / sqrt(T(static_cast<double>(shape.head_dim)));
+  const T softcap = T(options.softcap);
   const T infinity = std::numeric_limits<T>::infinity();
+  const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
   std::vector<T> scores(static_cast<std::size_t>(shape.kv_len));
-  std::vector<bool> visible(static_cast<std::size_t>(shape.kv_len));
+  const auto flags = std::make_unique<bool[]>(static_cast<std::size_t>(shape.kv_len));
+  bool* const visible = flags.get();
 
   for (Index batch = 0; batch < shape.batch_size; ++batch) {
+    const Index query_len = shape.query_len_of(batch);
+    const Index kv_len = shape.kv_len_of(batch);
+    const Index key_start = shape.kv_start(batch);
+    const Index kv_length = mask.kv_length(batch, kv_len);
+    const Index query_offset = mask.query_offset(query_len, kv_len, batch);
     for (Index head = 0; head < shape.num_heads; ++head) {
+      const auto h = static_cast<std::size_t>(head);
       const Index kv_head = head / (shape.num_heads / shape.num_kv_heads);
-      for (Index i = 0; i < shape.query_len; ++i) {
-        const Index query_row = batch * shape.query_len + i;
+      for (Index i = 0; i < query_len; ++i) {
+        const Index query_row = shape.query_start(batch) + i;
+        const Index position = i + query_offset;
 
-        // Which keys the row sees, and their scores.
-        T row_max = -infinity;
-        bool sees_any = false;
-        for (Index j = 0; j < shape.kv_len; ++j) {
-          const Index key_row = batch * shape.kv_len + j;
+        // Which keys the row sees.
+        for (Index j = 0; j < kv_len; ++j) {
+          bool sees = j < kv_length;
+          if (mask.is_causal()) sees = sees && j <= position;
+          if (mask.window().left != unlimited) sees = sees && position - j <= mask.window().left;
+          if (mask.window().right != unlimited) sees = sees && j - position <= mask.window().right;
+          for (const MaskMatrix& matrix : mask.matrices()) {
+            if (matrix.kind == MaskMatrix::Kind::bias) {
+              sees = sees && mask_entry<T>(matrix, sizes, batch, head, i, j) != -infinity;
+            } else {
+              sees = sees && mask_entry<bool>(matrix, sizes, batch, head, i, j) ==
+                                 (matrix.kind == MaskMatrix::Kind::keep);
+            }
+          }
+          visible[j] = sees;
+        }
+        ScoreTile<T> row{batch, head, 1, 0, position, 1, 0, kv_len, nullptr, 0, visible, 0};
+        if (functions.hide != nullptr && kv_len > 0) functions.hide(functions.context, row);
+
+        // Their scores, in the contract's order.
+        for (Index j = 0; j < kv_len; ++j) {
           const auto at = static_cast<std::size_t>(j);
-          visible[at] =
-              (!mask.is_causal() || j <= i + query_offset) && (bias.empty() || bias(i, j) != -infinity);
-          if (!visible[at]) continue;
+          scores[at] = T(0);
+          if (!visible[j]) continue;
           T dot = T(0);
           for (Index k = 0; k < shape.head_dim; ++k) {
-            dot += tensors.query(query_row, head * shape.head_dim + k) *
-                   tensors.key(key_row, kv_head * shape.head_dim + k);
+            dot +=
+                turned_element(tensors.query, query_row, head * shape.head_dim, k, options.rotary, position) *
+                turned_element(tensors.key, key_start + j, kv_head * shape.head_dim, k, options.rotary, j);
           }
-          scores[at] = factor * dot;
-          if (!bias.empty()) scores[at] += bias(i, j);
-          if (scores[at] > row_max) row_max = scores[at];
-          sees_any = true;
+          scores[at] = scale * dot;
+          if (softcap > T(0)) scores[at] = softcap * tanh(scores[at] / softcap);
+          for (const MaskMatrix& matrix : mask.matrices()) {
+            if (matrix.kind == MaskMatrix::Kind::bias)
+              scores[at] += mask_entry<T>(matrix, sizes, batch, head, i, j);
+          }
+          if (!mask.alibi_slopes().empty()) {
+            const T distance = T(static_cast<double>(position > j ? position - j : j - position));
+            scores[at] -= T(mask.alibi_slopes()[h]) * distance;
+          }
         }
+        row.scores = scores.data();
+        row.visible = nullptr;
+        if (functions.score != nullptr && kv_len > 0) functions.score(functions.context, row);
 
         // Softmax over them. Subtracting the largest score keeps exp from overflowing and changes nothing
-        // else.
-        T row_sum = T(0);
-        for (Index j = 0; j < shape.kv_len; ++j) {
+        // else. A sink is a score that has no value.
+        const T sink = options.sinks.empty() ? -infinity : T(options.sinks[h]);
+        T row_max = sink;
+        bool sees_any = false;
+        for (Index j = 0; j < kv_len; ++j) {
+          if (!visible[j]) continue;
+          if (scores[static_cast<std::size_t>(j)] > row_max) row_max = scores[static_cast<std::size_t>(j)];
+          sees_any = true;
+        }
+        T row_sum = sink == -infinity ? T(0) : T(exp(sink - row_max));
+        for (Index j = 0; j < kv_len; ++j) {
           const auto at = static_cast<std::size_t>(j);
-          if (!visible[at]) continue;
+          if (!visible[j]) continue;
           scores[at] = exp(scores[at] - row_max);
           row_sum += scores[at];
         }
@@ -80,22 +154,30 @@ void attention(const AttentionShape& shape, const Mask& mask, std::optional<doub
         // The weighted mean of the values; a row that sees nothing gives zeros.
         for (Index c = 0; c < shape.value_dim; ++c) {
           T sum = T(0);
-          for (Index j = 0; j < shape.kv_len; ++j) {
-            const auto at = static_cast<std::size_t>(j);
-            if (visible[at])
-              sum += scores[at] * tensors.value(batch * shape.kv_len + j, kv_head * shape.value_dim + c);
+          for (Index j = 0; j < kv_len; ++j) {
+            if (visible[j])
+              sum += scores[static_cast<std::size_t>(j)] *
+                     tensors.value(key_start + j, kv_head * shape.value_dim + c);
           }
           tensors.out(query_row, head * shape.value_dim + c) = sees_any ? T(sum / row_sum) : T(0);
         }
-        if (!tensors.weights.empty()) {
-          const Index weights_row = (batch * shape.num_heads + head) * shape.query_len + i;
-          for (Index j = 0; j < shape.kv_len; ++j) {
-            const auto at = static_cast<std::size_t>(j);
-            tensors.weights(weights_row, j) = visible[at] ? T(scores[at] / row_sum) : T(0);
-          }
+        for (Index j = 0; j < kv_len; ++j) {
+          const auto at = static_cast<std::size_t>(j);
+          scores[at] = visible[j] ? T(scores[at] / row_sum) : T(0);
         }
-        if (!tensors.logsumexp.empty())
-          tensors.logsumexp(query_row, head) = sees_any ? T(row_max + log(row_sum)) : -infinity;
+        if (!tensors.weights.empty()) {
+          const Index weights_row = shape.query_start(batch) * shape.num_heads + head * query_len + i;
+          for (Index j = 0; j < shape.kv_len; ++j)
+            tensors.weights(weights_row, j) = j < kv_len ? scores[static_cast<std::size_t>(j)] : T(0);
+        }
+        for (Index n = 0; n < tensors.num_observers; ++n) {
+          if (kv_len > 0 && tensors.observers[n]->wants(batch, head, i, 1))
+            tensors.observers[n]->take({batch, head, i, 0, {scores.data(), 1, kv_len, kv_len, 1}});
+        }
+        if (!tensors.logsumexp.empty()) {
+          const bool empty = !sees_any && sink == -infinity;
+          tensors.logsumexp(query_row, head) = empty ? -infinity : T(row_max + log(row_sum));
+        }
       }
     }
   }

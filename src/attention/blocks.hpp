@@ -12,26 +12,25 @@
 namespace heed::detail {
 
 struct Blocks {
-  Index rows;  // of each block but the last one of a head, which may have fewer
-  Index per_head;
+  Index rows;       // of each block but the last one of a group, which may have fewer
+  Index per_group;  // of the longest sequence
 };
 
-/// True if the heads that share keys have one query each, as in decoding with grouped heads (Ainslie et al.
-/// 2023). They are then the rows of a block, and their keys and values are read once instead of once for each
-/// head.
-inline bool heads_are_rows(const AttentionShape& shape) {
-  return shape.query_len == 1 && shape.num_heads > shape.num_kv_heads;
-}
-
-/// Heads that are worked on by themselves, and the rows of each.
-struct Work {
-  Index heads;
-  Index rows;
+/// What is worked on by itself in each sequence: a head, or the heads that share keys.
+struct Groups {
+  Index count;
+  Index heads;  // of each group
 };
 
-inline Work work_of(const AttentionShape& shape) {
-  if (heads_are_rows(shape)) return {shape.num_kv_heads, shape.num_heads / shape.num_kv_heads};
-  return {shape.num_heads, shape.query_len};
+// With so many queries a block of one head shares its packed keys among enough rows.
+inline constexpr Index kQueriesOfOneHead = 288;
+
+/// Heads that share keys are the rows of one block where there are few queries, as in decoding with grouped
+/// heads (Ainslie et al. 2023): their keys and values are read once instead of once for each head.
+inline Groups groups_of(const AttentionShape& shape) {
+  const Index sharing = shape.num_heads / shape.num_kv_heads;
+  if (sharing > 1 && shape.query_len < kQueriesOfOneHead) return {shape.num_kv_heads, sharing};
+  return {shape.num_heads, 1};
 }
 
 inline std::size_t round_to_line(std::size_t bytes) {
@@ -43,37 +42,48 @@ inline std::size_t round_to_line(std::size_t bytes) {
 /// threads would go without work.
 template <class T>
 Blocks equal_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
-  const Work work = work_of(shape);
-  const auto blocks_of = [&](Index rows) { return (work.rows + rows - 1) / rows; };
-  const Index heads = std::max<Index>(1, shape.batch_size * work.heads);
+  const Groups groups = groups_of(shape);
+  const Index group_rows = shape.query_len * groups.heads;
+  const auto blocks_of = [&](Index rows) { return (group_rows + rows - 1) / rows; };
+  const Index all_groups = std::max<Index>(1, shape.batch_size * groups.count);
   Index blocks = blocks_of(kernels.query_block / kernels.tile_rows * kernels.tile_rows);
   if (threads > 1) {
     constexpr Index blocks_per_thread = 4;
-    const Index fewest_rows = heads_are_rows(shape) ? kernels.tile_rows : 48;
-    const Index wanted_blocks = (blocks_per_thread * std::min(threads, work.rows) + heads - 1) / heads;
+    const Index fewest_rows = shape.query_len == 1 ? kernels.tile_rows : 48;
+    const Index wanted_blocks =
+        (blocks_per_thread * std::min(threads, group_rows) + all_groups - 1) / all_groups;
     blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(fewest_rows)));
   }
   if (blocks == 0) return {0, 0};
-  const Index tiles = (work.rows + blocks * kernels.tile_rows - 1) / (blocks * kernels.tile_rows);
-  const Index rows = std::min(tiles * kernels.tile_rows, work.rows);
+  const Index tiles = (group_rows + blocks * kernels.tile_rows - 1) / (blocks * kernels.tile_rows);
+  const Index rows = std::min(tiles * kernels.tile_rows, group_rows);
   return {rows, blocks_of(rows)};
 }
 
-/// A thread's part of the workspace: row_max and row_sum of a block, then the kernel's own.
+/// A thread's part of the workspace: row_max, row_sum and row_sees of a block, then the kernel's own.
 template <class T>
 std::size_t statistics_bytes(const kernels::Kernels<T>& kernels) {
-  return round_to_line(2 * static_cast<std::size_t>(kernels.query_block) * sizeof(T));
+  return round_to_line(static_cast<std::size_t>(kernels.query_block) * (2 * sizeof(T) + sizeof(bool)));
 }
+
+/// What else the kernel's workspace depends on.
+struct Extras {
+  bool masked = false;  // by matrices or a caller's function
+  bool rotated = false;
+};
 
 template <class T>
 kernels::AttentionBytes kernel_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape,
-                                     Index block_rows) {
-  return kernels.attention_bytes(block_rows, shape.kv_len, shape.head_dim, shape.value_dim);
+                                     Index block_rows, Extras extras) {
+  const bool uneven = groups_of(shape).heads > 1 && shape.query_len > 1;
+  return kernels.attention_bytes(
+      {block_rows, shape.kv_len, shape.head_dim, shape.value_dim, extras.masked, extras.rotated || uneven});
 }
 
 template <class T>
-std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape, Index block_rows) {
-  return statistics_bytes(kernels) + round_to_line(kernel_bytes(kernels, shape, block_rows).total());
+std::size_t thread_bytes(const kernels::Kernels<T>& kernels, const AttentionShape& shape, Index block_rows,
+                         Extras extras) {
+  return statistics_bytes(kernels) + round_to_line(kernel_bytes(kernels, shape, block_rows, extras).total());
 }
 
 }  // namespace heed::detail

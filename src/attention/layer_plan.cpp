@@ -34,7 +34,8 @@ MatrixView<T> row_major(std::byte* data, Index rows, Index cols) {
 
 }  // namespace
 
-void detail::check_layer_tensors(const LayerShape& shape, const UntypedLayerTensors& tensors) {
+void detail::check_layer_tensors(const LayerShape& shape, const Mask& mask,
+                                 const UntypedLayerTensors& tensors) {
   const Index rows = shape.batch_size * shape.seq_len;
   const Index key_cols = shape.num_heads * shape.head_dim;
   const Index value_cols = shape.num_heads * shape.value_dim;
@@ -63,7 +64,8 @@ void detail::check_layer_tensors(const LayerShape& shape, const UntypedLayerTens
     require_apart(written, name, tensors.w_k, "w_k");
     require_apart(written, name, tensors.w_v, "w_v");
     require_apart(written, name, tensors.w_o, "w_o");
-    require_apart(written, name, tensors.bias, "bias");
+    for (const MaskMatrix& matrix : mask.matrices())
+      require_apart(written, name, matrix.entries, name_of(matrix.kind));
   };
   require_apart_from_inputs(tensors.out, "out");
   require_apart_from_inputs(tensors.weights, "weights");
@@ -75,7 +77,7 @@ void detail::check_layer_tensors(const LayerShape& shape, const UntypedLayerTens
 
 template <class T>
 MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask, Index threads)
-    : shape_(shape), attention_(attention_shape(shape), mask, std::nullopt, threads), threads_(threads) {
+    : shape_(shape), attention_(attention_shape(shape), mask, {}, threads), threads_(threads) {
   require_positive(shape.d_in, "d_in");
   require_positive(shape.d_out, "d_out");
   require_possible(shape.d_in, "d_in");

@@ -1,81 +1,243 @@
 #include "heed/mask.hpp"
 
 #include <algorithm>
+#include <cmath>
+
+#include "attention/check.hpp"
 
 namespace heed {
 
-Mask causal() noexcept {
+const char* name_of(MaskMatrix::Kind kind) noexcept {
+  switch (kind) {
+    case MaskMatrix::Kind::keep:
+      return "keep_where";
+    case MaskMatrix::Kind::drop:
+      return "drop_where";
+    case MaskMatrix::Kind::bias:
+      break;
+  }
+  return "bias";
+}
+
+namespace {
+
+std::string side_text(Index side) {
+  return side == unlimited ? "unlimited" : std::to_string(side);
+}
+
+std::string list_text(const std::vector<Index>& numbers) {
+  constexpr std::size_t shown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(shown, numbers.size()); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(numbers[i]);
+  if (numbers.size() > shown) text += ", ... " + std::to_string(numbers.size()) + " in all";
+  return text;
+}
+
+void require_for_each(std::size_t count, const char* what, Index wanted, const char* of) {
+  if (static_cast<Index>(count) != wanted) {
+    throw_shape_error(std::string(what) + " has " + detail::count_of(static_cast<Index>(count), "number") +
+                      ", there are " + std::to_string(wanted) + " " + of);
+  }
+}
+
+void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, const std::type_info& scalar) {
+  if (matrix.kind == MaskMatrix::Kind::bias && *matrix.scalar != scalar)
+    throw_argument_error("bias has another scalar type than query, key and value; cast it first");
+  const Index blocks = matrix.blocks(sizes);
+  const UntypedView& m = matrix.entries;
+  if (m.cols != sizes.kv_len || (m.rows != blocks * sizes.query_len && m.rows != blocks)) {
+    std::string why =
+        std::to_string(sizes.query_len) + " queries and " + std::to_string(sizes.kv_len) + " keys";
+    if (matrix.per_head()) why += " of " + detail::count_of(sizes.num_heads, "head");
+    if (matrix.per_sequence()) why += " of " + detail::count_of(sizes.batch_size, "sequence");
+    std::string wanted = std::to_string(blocks * sizes.query_len) + " x " + std::to_string(sizes.kv_len);
+    if (sizes.query_len != 1)
+      wanted +=
+          ", or " + std::to_string(blocks) + " x " + std::to_string(sizes.kv_len) + " for all queries alike";
+    throw_shape_error(std::string(name_of(matrix.kind)) + " is " + size_of(m) + ", " + why + " need " +
+                      wanted);
+  }
+  if (m.data == nullptr && m.rows != 0 && m.cols != 0) {
+    throw_argument_error(std::string(name_of(matrix.kind)) + " (" + size_of(m) +
+                         ") has no memory: its pointer is null");
+  }
+}
+
+}  // namespace
+
+Index MaskMatrix::blocks(const MaskSizes& sizes) const noexcept {
+  return (per_head() ? sizes.num_heads : 1) * (per_sequence() ? sizes.batch_size : 1);
+}
+
+Index MaskMatrix::block_rows(const MaskSizes& sizes) const noexcept {
+  return entries.rows == blocks(sizes) ? 1 : sizes.query_len;
+}
+
+Mask causal() {
   Mask mask;
   mask.causal_ = true;
   return mask;
 }
 
-Mask top_left() noexcept {
+Mask window(Index left, Index right) {
+  if (left < 0 || right < 0) {
+    throw_argument_error("window(" + side_text(left) + ", " + side_text(right) +
+                         "): a side is a number of keys, or heed::unlimited");
+  }
   Mask mask;
-  mask.position_ = Mask::Position{Mask::Anchor::top_left, 0};
+  mask.window_ = {left, right};
   return mask;
 }
 
-Mask bottom_right() noexcept {
+Mask top_left() {
   Mask mask;
-  mask.position_ = Mask::Position{Mask::Anchor::bottom_right, 0};
+  mask.position_ = Mask::Position{Mask::Anchor::top_left, {}};
   return mask;
 }
 
-Mask query_offset(Index offset) noexcept {
+Mask bottom_right() {
   Mask mask;
-  mask.position_ = Mask::Position{Mask::Anchor::number, offset};
+  mask.position_ = Mask::Position{Mask::Anchor::bottom_right, {}};
+  return mask;
+}
+
+Mask query_offset(Index offset) {
+  Mask mask;
+  mask.position_ = Mask::Position{Mask::Anchor::number, {offset}};
+  return mask;
+}
+
+Mask query_offsets(std::vector<Index> offsets) {
+  if (offsets.empty()) throw_argument_error("query_offsets() needs a number for each sequence");
+  Mask mask;
+  mask.position_ = Mask::Position{Mask::Anchor::number, std::move(offsets)};
+  return mask;
+}
+
+Mask kv_lengths(std::vector<Index> lengths) {
+  if (lengths.empty()) throw_argument_error("kv_lengths() needs a number for each sequence");
+  Mask mask;
+  mask.kv_lengths_ = std::move(lengths);
+  return mask;
+}
+
+Mask alibi(std::vector<double> slopes) {
+  if (slopes.empty()) throw_argument_error("alibi() needs a slope for each head");
+  for (const double slope : slopes) {
+    if (!std::isfinite(slope))
+      throw_argument_error("a slope of alibi() is " + std::to_string(slope) + ", it must be finite");
+  }
+  Mask mask;
+  mask.slopes_ = std::move(slopes);
+  return mask;
+}
+
+std::vector<double> alibi_slopes(Index num_heads) {
+  if (num_heads < 1)
+    throw_argument_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+  Index power = 1;
+  while (power * 2 <= num_heads) power *= 2;
+  std::vector<double> slopes;
+  slopes.reserve(static_cast<std::size_t>(num_heads));
+  for (Index h = 1; h <= power; ++h)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(h) / static_cast<double>(power)));
+  // The rest takes every other slope of twice as many heads (the authors' program; not in the paper's text).
+  for (Index h = 1; static_cast<Index>(slopes.size()) < num_heads; h += 2)
+    slopes.push_back(std::exp2(-4.0 * static_cast<double>(h) / static_cast<double>(power)));
+  return slopes;
+}
+
+Mask mask_matrix(const MaskMatrix& matrix) {
+  Mask mask;
+  mask.matrices_ = {matrix};
   return mask;
 }
 
 Mask operator&(const Mask& a, const Mask& b) {
-  if (a.has_bias() && b.has_bias()) {
-    throw_argument_error("a mask holds one bias, this one would hold two: add the matrices first");
-  }
+  if (!a.slopes_.empty() && !b.slopes_.empty())
+    throw_argument_error("a mask holds one alibi(), this one would hold two");
   if (a.position_ && b.position_ && *a.position_ != *b.position_) {
     throw_argument_error("two different query positions in one mask: " + a.to_string() + " and " +
                          b.to_string());
   }
+  if (!a.kv_lengths_.empty() && !b.kv_lengths_.empty() && a.kv_lengths_.size() != b.kv_lengths_.size()) {
+    throw_argument_error("two kv_lengths() in one mask, for " + std::to_string(a.kv_lengths_.size()) +
+                         " and for " + std::to_string(b.kv_lengths_.size()) + " sequences");
+  }
+  const Index matrices = static_cast<Index>(a.matrices_.size() + b.matrices_.size());
+  if (matrices > Mask::most_matrices) {
+    throw_argument_error("a mask holds at most " + std::to_string(Mask::most_matrices) +
+                         " matrices, this one would hold " + std::to_string(matrices));
+  }
   Mask both = a;
   both.causal_ = a.causal_ || b.causal_;
+  both.window_ = {std::min(a.window_.left, b.window_.left), std::min(a.window_.right, b.window_.right)};
   if (!both.position_) both.position_ = b.position_;
-  if (b.has_bias()) both.bias_ = b.bias_;
+  if (both.kv_lengths_.empty()) both.kv_lengths_ = b.kv_lengths_;
+  for (std::size_t i = 0; i < b.kv_lengths_.size(); ++i)
+    both.kv_lengths_[i] = std::min(both.kv_lengths_[i], b.kv_lengths_[i]);
+  both.matrices_.insert(both.matrices_.end(), b.matrices_.begin(), b.matrices_.end());
+  if (both.slopes_.empty()) both.slopes_ = b.slopes_;
   return both;
 }
 
-Index Mask::query_offset(Index query_len, Index kv_len) const {
+void Mask::check(const MaskSizes& sizes, const std::type_info& scalar) const {
+  if (position_ && position_->offsets.size() > 1)
+    require_for_each(position_->offsets.size(), "query_offsets", sizes.batch_size, "sequences");
+  if (!kv_lengths_.empty()) require_for_each(kv_lengths_.size(), "kv_lengths", sizes.batch_size, "sequences");
+  for (std::size_t b = 0; b < kv_lengths_.size(); ++b) {
+    if (kv_lengths_[b] < 0 || kv_lengths_[b] > sizes.kv_len) {
+      throw_shape_error("kv_lengths has " + std::to_string(kv_lengths_[b]) + " for sequence " +
+                        std::to_string(b) + ", which has " + detail::count_of(sizes.kv_len, "key"));
+    }
+  }
+  if (!slopes_.empty()) require_for_each(slopes_.size(), "alibi", sizes.num_heads, "heads");
+  for (const MaskMatrix& matrix : matrices_) check_matrix(matrix, sizes, scalar);
+}
+
+Index Mask::kv_length(Index sequence, Index kv_len) const noexcept {
+  if (kv_lengths_.empty()) return kv_len;
+  return std::clamp<Index>(kv_lengths_[static_cast<std::size_t>(sequence)], 0, kv_len);
+}
+
+Index Mask::query_offset(Index query_len, Index kv_len, Index sequence) const {
   if (!position_) {
-    if (causal_ && query_len != kv_len) {
+    const bool matters =
+        causal_ || window_.left != unlimited || window_.right != unlimited || !slopes_.empty();
+    if (matters && query_len != kv_len) {
       throw_shape_error(
-          "causal mask with " + std::to_string(query_len) + " queries and " + std::to_string(kv_len) +
+          to_string() + " mask with " + std::to_string(query_len) + " queries and " + std::to_string(kv_len) +
           " keys: say where the queries stand with top_left(), bottom_right() or query_offset(n)");
     }
     return 0;
   }
   switch (position_->anchor) {
     case Anchor::bottom_right:
-      return kv_len - query_len;
-    case Anchor::number:
-      // Beyond these, every query sees all keys or none: clamped, so that later sums cannot overflow.
-      return std::clamp(position_->offset, -query_len, kv_len);
+      return kv_length(sequence, kv_len) - query_len;
+    case Anchor::number: {
+      // Clamped, so that later sums cannot overflow: nobody has as many keys.
+      constexpr Index most = Index{1} << 41;
+      const std::vector<Index>& offsets = position_->offsets;
+      return std::clamp(offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0], -most, most);
+    }
     case Anchor::top_left:
       break;
   }
   return 0;
 }
 
-void Mask::check_bias(Index query_len, Index kv_len) const {
-  if (has_bias() && (bias_.rows != query_len || bias_.cols != kv_len)) {
-    throw_shape_error("bias is " + std::to_string(bias_.rows) + " x " + std::to_string(bias_.cols) + ", " +
-                      std::to_string(query_len) + " queries and " + std::to_string(kv_len) + " keys need " +
-                      std::to_string(query_len) + " x " + std::to_string(kv_len));
-  }
+bool Mask::same_for_all() const noexcept {
+  if (!position_) return true;
+  return position_->anchor == Anchor::bottom_right ? kv_lengths_.empty() : position_->offsets.size() <= 1;
 }
 
 std::string Mask::to_string() const {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " & ") + part; };
   if (causal_) add("causal");
+  if (window_.left != unlimited || window_.right != unlimited)
+    add("window(" + side_text(window_.left) + ", " + side_text(window_.right) + ")");
   if (position_) {
     switch (position_->anchor) {
       case Anchor::top_left:
@@ -85,11 +247,20 @@ std::string Mask::to_string() const {
         add("bottom_right");
         break;
       case Anchor::number:
-        add("query_offset(" + std::to_string(position_->offset) + ")");
+        add((position_->offsets.size() > 1 ? "query_offsets(" : "query_offset(") +
+            list_text(position_->offsets) + ")");
         break;
     }
   }
-  if (has_bias()) add("bias(" + std::to_string(bias_.rows) + " x " + std::to_string(bias_.cols) + ")");
+  if (!kv_lengths_.empty()) add("kv_lengths(" + list_text(kv_lengths_) + ")");
+  for (const MaskMatrix& matrix : matrices_) {
+    std::string part = std::string(name_of(matrix.kind)) + "(" + size_of(matrix.entries);
+    if (matrix.per_sequence() && matrix.per_head()) part += " per head of a sequence";
+    if (matrix.per == Per::head) part += " per head";
+    if (matrix.per == Per::sequence) part += " per sequence";
+    add(part + ")");
+  }
+  if (!slopes_.empty()) add("alibi(" + detail::count_of(static_cast<Index>(slopes_.size()), "head") + ")");
   return text.empty() ? "none" : text;
 }
 

@@ -28,18 +28,18 @@ std::string register_tile(const kernels::Kernels<T>& kernels) {
 template <class T>
 std::string query_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
   const detail::Blocks blocks = detail::equal_blocks(shape, threads, kernels);
-  const Index count = shape.batch_size * detail::work_of(shape).heads * blocks.per_head;
+  const Index count = shape.batch_size * detail::groups_of(shape).count * blocks.per_group;
   if (count == 0) return "none: there are no queries";
   const Index high = detail::equal_blocks(shape, 1, kernels).rows;
   const std::string text =
-      std::to_string(count) + " of " + (blocks.per_head > 1 ? "up to " : "") + count_of(blocks.rows, "row") +
-      ", " + std::to_string(blocks.per_head) +
-      (detail::heads_are_rows(shape) ? " for each key/value head, whose heads are the rows: "
-                                     : " for each head: ");
+      std::to_string(count) + " of " + (blocks.per_group > 1 ? "up to " : "") + count_of(blocks.rows, "row") +
+      ", " + std::to_string(blocks.per_group) +
+      (detail::groups_of(shape).heads > 1 ? " for each key/value head, whose heads are the rows: "
+                                          : " for each head: ");
   if (blocks.rows < high) {
     return text + "lower than the " + std::to_string(high) + " of one thread, so that more threads have work";
   }
-  return text + (blocks.per_head > 1 ? "equal ones" : "all its queries") + ", no more than the " +
+  return text + (blocks.per_group > 1 ? "equal ones" : "all its queries") + ", no more than the " +
          std::to_string(kernels.query_block) + " whose accumulators stay in a second-level cache";
 }
 
@@ -55,8 +55,9 @@ template <class T>
 std::string AttentionPlan<T>::to_string() const {
   const kernels::KernelTable& table = kernels::table();
   const auto& kernels = kernels::kernels_of<T>(table);
-  const kernels::AttentionBytes bytes = detail::kernel_bytes(kernels, shape_, block_rows_);
-  const std::size_t own = detail::thread_bytes(kernels, shape_, block_rows_);
+  const detail::Extras extras = {masked(), rotary_table_ != nullptr};
+  const kernels::AttentionBytes bytes = detail::kernel_bytes(kernels, shape_, block_rows_, extras);
+  const std::size_t own = detail::thread_bytes(kernels, shape_, block_rows_, extras);
   const std::size_t statistics = detail::statistics_bytes(kernels);
   return "attention " + std::string(sizeof(T) == 4 ? "float" : "double") + ": " +
          count_of(shape_.batch_size, "sequence") + ", " + count_of(shape_.num_heads, "head") + " on " +

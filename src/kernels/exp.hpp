@@ -44,8 +44,15 @@ struct ExpConstants<double> {
                                  1.6666666666666674600e-1, 0.5};
 };
 
+/// exp(x) = (1 + tail) * power.
 template <class T>
-inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
+struct ExpParts {
+  Packet<T> tail;   // exp(r) - 1
+  Packet<T> power;  // 2^n
+};
+
+template <class T>
+inline ExpParts<T> exp_parts(const Packet<T>& argument) {
   using Constants = ExpConstants<T>;
   using Traits = FloatTraits<T>;
   // pmax returns its first argument if that is NaN (tested), so NaN passes through to the product at the end.
@@ -59,16 +66,31 @@ inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
   constexpr int terms = static_cast<int>(sizeof(Constants::q) / sizeof(T));
 #pragma GCC unroll 16
   for (int i = 1; i < terms; ++i) q = packet::pmadd(q, r, broadcast<T>(Constants::q[i]));
-  // 1 comes last: the small terms are summed first, and only this sum rounds at the size of the result.
-  const Packet<T> exp_r = packet::padd(packet::pmadd(packet::pmul(r, r), q, r), broadcast<T>(T(1)));
   // The low bits of `shifted` hold n; moved into the exponent field, the magic number's own bits fall off the
   // top.
   PacketBits<T> bits;
   __builtin_memcpy(&bits, &shifted, sizeof(bits));
   bits = (bits + Traits::exponent_bias) << Traits::mantissa_bits;
-  Packet<T> power;
-  __builtin_memcpy(&power, &bits, sizeof(power));
-  return packet::pmul(exp_r, power);
+  ExpParts<T> parts;
+  __builtin_memcpy(&parts.power, &bits, sizeof(parts.power));
+  parts.tail = packet::pmadd(packet::pmul(r, r), q, r);
+  return parts;
+}
+
+template <class T>
+inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
+  const ExpParts<T> parts = exp_parts<T>(argument);
+  // 1 comes last: the small terms are summed first, and only this sum rounds at the size of the result.
+  return packet::pmul(packet::padd(parts.tail, broadcast<T>(T(1))), parts.power);
+}
+
+/// tanh(x) = -e / (2 + e) with e = exp(-2 |x|) - 1, which keeps its digits where x is small.
+template <class T>
+inline Packet<T> hyperbolic_tangent(const Packet<T>& x) {
+  const ExpParts<T> parts = exp_parts<T>(packet::pmul(broadcast<T>(T(-2)), packet::pabs(x)));
+  const Packet<T> e = packet::pmadd(parts.power, parts.tail, packet::psub(parts.power, broadcast<T>(T(1))));
+  const Packet<T> size = packet::pdiv(packet::pnegate(e), packet::padd(broadcast<T>(T(2)), e));
+  return packet::pselect(packet::pcmp_lt(x, broadcast<T>(T(0))), packet::pnegate(size), size);
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 //   HEED_KERNEL_NAMESPACE  baseline, avx2, ...
 //   HEED_KERNEL_ISA        the same as a string
 #include "kernels/attention_kernel.hpp"
+#include "kernels/cache_kernel.hpp"
 #include "kernels/exp.hpp"
 #include "kernels/product_kernel.hpp"
 
@@ -10,8 +11,24 @@ namespace HEED_KERNEL_NAMESPACE {
 
 template <class T>
 constexpr Kernels<T> make_kernels() {
-  return {kLanes<T>,    kRegisters,          kTileRows,     kPanel<T>,         kQueryBlock,  kKeyTile<T>,
-          kProductRows, &attention_bytes<T>, &attention<T>, &product_bytes<T>, &product<T>, &exp_array<T>};
+  Kernels<T> kernels;
+  kernels.lanes = kLanes<T>;
+  kernels.registers = kRegisters;
+  kernels.tile_rows = kTileRows;
+  kernels.tile_cols = kPanel<T>;
+  kernels.query_block = kQueryBlock;
+  kernels.key_tile = kKeyTile<T>;
+  kernels.product_rows = kProductRows;
+  kernels.attention_bytes = &attention_bytes<T>;
+  kernels.attention = &attention<T>;
+  kernels.weights = &weights<T>;
+  kernels.cached_key_bytes = &cached_key_bytes<T>;
+  kernels.cached_value_bytes = &cached_value_bytes<T>;
+  kernels.store_in_cache = &store_in_cache<T>;
+  kernels.product_bytes = &product_bytes<T>;
+  kernels.product = &product<T>;
+  kernels.exp = &exp_array<T>;
+  return kernels;
 }
 
 extern const KernelTable table;

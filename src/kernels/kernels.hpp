@@ -18,29 +18,133 @@ struct Strided {
   Index col_stride = 0;
 };
 
-/// One block of query rows of one head against all keys of its head.
+/// Rows that come in two levels, positions and the heads of each: row (position, head) begins at
+/// data + position * position_stride + head * head_stride. A stride may be 0: then they share.
+template <class T>
+struct HeadRows {
+  T* data;
+  Index position_stride;
+  Index head_stride;
+  Index col_stride;
+
+  T* at(Index position, Index head) const { return data + position * position_stride + head * head_stride; }
+};
+
+/// Position i of a block sees, as far as distances go, the keys [begin(i), end(i)).
+struct VisibleRange {
+  Index first_begin = 0;  // of position 0
+  Index begin_step = 0;   // 1 if it moves with the position, as a window does, else 0
+  Index first_end = 0;
+  Index end_step = 0;
+  Index kv_len = 0;
+
+  Index begin(Index position) const { return clamped(first_begin + position * begin_step); }
+  Index end(Index position) const { return clamped(first_end + position * end_step); }
+  Index clamped(Index key) const { return key < 0 ? 0 : key < kv_len ? key : kv_len; }
+};
+
+/// A matrix that is part of a mask, from position 0 and head 0 of the block on: a bias (added to scores, -inf
+/// hides a key), or bytes that are 1 where a key is kept, or where it is dropped.
+template <class T>
+struct MaskPart {
+  HeadRows<const T> bias;           // data == nullptr: none
+  HeadRows<const bool> visibility;  // data == nullptr: none
+  bool keep;                        // visibility says what is kept, not what is dropped
+};
+
+/// Rotary positions (Su et al. 2021): how one side, queries or keys, is turned while it is packed.
+template <class T>
+struct Rotation {
+  const T* table = nullptr;  // nullptr: not turned. Row by row from position 0: cos of each pair, then sin
+  Index pairs = 0;           // the first 2 * pairs elements of a head are turned
+  bool neighbours = false;   // pairs are (2i, 2i + 1), else (i, i + pairs)
+  Index first = 0;           // row of the table for position 0, or key 0
+};
+
+/// How the numbers of a cache are stored.
+enum class Storage { same, bfloat16, float16 };
+
+/// Keys and values that a cache holds in tiles of Kernels::key_tile, in the order in which the kernel reads
+/// them: tile t lies t % num_tiles strides after the first.
+struct CachedTiles {
+  const std::byte* keys = nullptr;  // nullptr: not from a cache
+  const std::byte* values = nullptr;
+  const unsigned char* finite = nullptr;  // for each tile: no value in it is NaN or infinite
+  std::size_t key_stride = 0;             // bytes
+  std::size_t value_stride = 0;
+  Index num_tiles = 1;
+  Storage storage = Storage::same;
+};
+
+template <class T>
+struct ScoreHook;
+template <class T>
+struct WeightsHook;
+
+/// One block of query rows of the heads that share one key/value head, against all its keys.
 ///
-/// Row i of the block sees key j iff j < visible_end(i) and, when there is a bias, bias(i, j) != -inf, where
-/// visible_end(i) = clamp(first_visible_end + i * visible_step, 0, kv_len): step 1 is a causal mask, step 0
-/// with first_visible_end = kv_len is no mask.
+/// Row r is head (first_head + r) % heads of position (first_head + r) / heads. It sees key j iff j lies in
+/// the visible range of its position and no mask part and no hook hides it.
 template <class T>
 struct AttentionBlock {
-  Strided<const T> query;  // query_rows x head_dim
-  Strided<const T> key;    // kv_len x head_dim
-  Strided<const T> value;  // kv_len x value_dim
-  Strided<const T> bias;   // query_rows x kv_len; data == nullptr: none
-  Strided<T> out;          // query_rows x value_dim
-  Strided<T> weights;      // query_rows x kv_len; data == nullptr: not wanted
-  T* row_max;              // query_rows: the largest visible score, -inf for a row that sees nothing
-  T* row_sum;              // query_rows: sum of exp(score - row_max), 0 for a row that sees nothing
-  Index query_rows;        // 1 ... Kernels<T>::query_block
+  HeadRows<const T> query;  // rows of head_dim
+  Strided<const T> key;     // kv_len x head_dim, unless cached
+  Strided<const T> value;   // kv_len x value_dim, unless cached
+  CachedTiles cached;
+  HeadRows<T> out;  // rows of value_dim
+  VisibleRange visible;
+  const MaskPart<T>* mask_parts;
+  Index num_mask_parts;
+  const T* slopes;       // ALiBi, one for each head of the block; nullptr: none
+  Index first_position;  // of position 0, counted from key 0
+  const T* sinks;        // one for each head of the block; nullptr: none
+  T scale;
+  T softcap;  // 0: none
+  Rotation<T> query_rotation;
+  Rotation<T> key_rotation;
+  const ScoreHook<T>* hook;  // nullptr: none
+  T* row_max;                // num_rows: the largest visible score, -inf for a row that sees nothing
+  T* row_sum;                // num_rows: sum of exp(score - row_max), 0 for a row that sees nothing
+  bool* row_sees;            // num_rows: whether the row sees a key at all
+  Index num_rows;            // 1 ... Kernels<T>::query_block
+  Index heads;
+  Index first_head;
   Index kv_len;
   Index head_dim;
   Index value_dim;
-  Index first_visible_end;
+  void* workspace;  // attention_bytes(...).total() bytes, aligned to 64
+};
+
+/// A tile of scores in the hands of a caller's function.
+template <class T>
+struct ScoreTile {
+  Index first_row;  // of the block
+  Index rows;
+  Index first_key;
+  Index keys;
+  T* scores;  // (row, key) at scores[row * row_step + key]
+  Index row_step;
+  bool* visible;  // the same of visibility; what is already false stays so
   Index visible_step;
-  T scale;
-  void* workspace;  // attention_bytes(query_rows, kv_len, head_dim, value_dim).total() bytes, aligned to 64
+};
+
+/// A caller's functions of scores and visibility; either may be null.
+template <class T>
+struct ScoreHook {
+  void (*hide)(const void* context, const AttentionBlock<T>& block, const ScoreTile<T>& tile) noexcept;
+  void (*score)(const void* context, const AttentionBlock<T>& block, const ScoreTile<T>& tile) noexcept;
+  const void* context;
+};
+
+/// Where finished weights go, a tile at a time: rows in ascending order, and for each of them the keys.
+template <class T>
+struct WeightsHook {
+  /// False if nobody wants these rows.
+  bool (*wanted)(void* context, Index first_row, Index rows) noexcept;
+  /// weights == nullptr: no row sees any key of the tile, all weights are 0.
+  void (*take)(void* context, Index first_row, Index rows, Index first_key, Index keys, const T* weights,
+               Index row_step) noexcept;
+  void* context;
 };
 
 /// One right factor of a product and where its result goes: c = a * b.
@@ -62,15 +166,47 @@ struct ProductBlock {
   void* workspace;  // Kernels<T>::product_bytes(rows, depth) bytes, aligned to 64
 };
 
+/// What the workspace of an attention block depends on.
+struct AttentionExtent {
+  Index num_rows = 0;
+  Index kv_len = 0;
+  Index head_dim = 0;
+  Index value_dim = 0;
+  bool masked = false;    // there are mask parts or hooks
+  bool gathered = false;  // rows are turned, or those of a register tile do not lie equally far apart
+};
+
 /// The workspace of one attention block by what it holds, in bytes.
 struct AttentionBytes {
   std::size_t queries;       // packed
   std::size_t keys;          // of one tile, packed
   std::size_t values;        // of one tile, packed
   std::size_t scores;        // of one register tile against a tile of keys
+  std::size_t gathered;      // rows on their way into a packed tile
+  std::size_t masks;         // bias and visibility of a register tile against a tile of keys
   std::size_t accumulators;  // sums of weights * values, a row for each query
 
-  std::size_t total() const noexcept { return queries + keys + values + scores + accumulators; }
+  std::size_t total() const noexcept {
+    return queries + keys + values + scores + gathered + masks + accumulators;
+  }
+};
+
+/// Rows to be stored in a cache, from key first_key on.
+template <class T>
+struct CacheRows {
+  Strided<const T> key;    // num_rows x head_dim
+  Strided<const T> value;  // num_rows x value_dim
+  Rotation<T> rotation;    // of the keys; `first` belongs to key 0
+  Index first_key;         // counted without end: tile edges do not move in a ring
+  Index num_rows;
+  Index head_dim;
+  Index value_dim;
+  Index num_tiles;
+  Storage storage;
+  std::byte* keys;  // of the head, as in CachedTiles
+  std::byte* values;
+  unsigned char* finite;
+  T* turned;  // scratch for head_dim numbers, if there is a rotation
 };
 
 template <class T>
@@ -82,8 +218,13 @@ struct Kernels {
   Index query_block;   // most query rows of one attention block
   Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
   Index product_rows;  // most rows of one product block
-  AttentionBytes (*attention_bytes)(Index query_rows, Index kv_len, Index head_dim, Index value_dim) noexcept;
+  AttentionBytes (*attention_bytes)(const AttentionExtent& extent) noexcept;
   void (*attention)(const AttentionBlock<T>& block) noexcept;
+  /// The weights of a block that attention() has been run on, with its row_max, row_sum and row_sees.
+  void (*weights)(const AttentionBlock<T>& block, const WeightsHook<T>& hook) noexcept;
+  std::size_t (*cached_key_bytes)(Index head_dim, Storage storage) noexcept;  // of one tile
+  std::size_t (*cached_value_bytes)(Index value_dim, Storage storage) noexcept;
+  void (*store_in_cache)(const CacheRows<T>& rows) noexcept;
   std::size_t (*product_bytes)(Index rows, Index depth) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;
   void (*exp)(const T* x, T* out,

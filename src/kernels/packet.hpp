@@ -134,12 +134,24 @@ struct LaneMask {
 template <class T>
 inline constexpr LaneMask<T> kLaneMask;
 
-/// Lanes below count (0 ... kLanes) keep x, the others become fill.
+/// All-ones bits in the lanes below count (0 ... kLanes), zeros in the others.
 template <class T>
-inline Packet<T> keep_first(const Packet<T>& x, Index count, T fill) {
+inline Packet<T> first_lanes(Index count) {
   Packet<T> selector;
   __builtin_memcpy(&selector, kLaneMask<T>.bits + kLanes<T> - count, sizeof(selector));
-  return packet::pselect(selector, x, broadcast<T>(fill));
+  return selector;
+}
+
+/// Lanes below count keep x, the others become fill.
+template <class T>
+inline Packet<T> keep_first(const Packet<T>& x, Index count, T fill) {
+  return packet::pselect(first_lanes<T>(max_of(0, count)), x, broadcast<T>(fill));
+}
+
+/// Lanes below count become fill, the others keep x.
+template <class T>
+inline Packet<T> drop_first(const Packet<T>& x, Index count, T fill) {
+  return packet::pselect(first_lanes<T>(min_of(count, kLanes<T>)), broadcast<T>(fill), x);
 }
 
 }  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

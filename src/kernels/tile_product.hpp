@@ -84,6 +84,7 @@ struct Panels {
   Index packed_depth;  // 0: in place
   Index row_stride;    // in place: from one row to the next
   Index cols;
+  Index first_row = 0;  // packed: of the rows before it there is nothing
 
   /// The panel that begins at a column, a multiple of kPanel, from a row on; step is from one row to the
   /// next.
@@ -94,17 +95,25 @@ struct Panels {
   Panel at(Index col, Index row = 0) const {
     if (packed_depth == 0) return {data + row * row_stride + col, row_stride};
     const Index width = panel_width<T>(cols - col);
-    return {data + col * packed_depth + row * width, width};
+    return {data + col * packed_depth + (row - first_row) * width, width};
   }
 };
 
-/// The product of one row tile with the first `cols` columns of b. c has round_up(cols, lanes) columns.
+/// Part of a product: columns [first_col, cols) of b, first_col at a panel, and depth rows of it from
+/// first_row on.
+struct PanelRange {
+  Index first_col = 0;
+  Index cols = 0;
+  Index first_row = 0;
+};
+
+/// The product of one row tile with a part of b. c has round_up(cols, lanes) columns.
 template <class T, class AStep, Start start>
-inline void panels_product(Index rows, Index depth, const T* a, const Panels<T>& b, Index cols, T* c,
+inline void panels_product(Index rows, Index depth, const T* a, const Panels<T>& b, PanelRange range, T* c,
                            Index c_stride, AStep step = {}) {
-  for (Index col = 0; col < cols; col += kPanel<T>) {
-    const auto panel = b.at(col);
-    if (cols - col > kLanes<T>) {
+  for (Index col = range.first_col; col < range.cols; col += kPanel<T>) {
+    const auto panel = b.at(col, range.first_row);
+    if (range.cols - col > kLanes<T>) {
       tile_product_rows<T, kTilePackets, AStep, start>(rows, depth, a, panel.data, panel.step, c + col,
                                                        c_stride, step);
     } else {

@@ -1,0 +1,74 @@
+#pragma once
+
+// Attention over keys that lie in several places: each part's result, with its logsumexp, can be merged into
+// that over all keys (Dao et al. 2022, section 3.1; Liu et al. 2023, "Ring Attention").
+
+#include <cmath>
+#include <limits>
+
+#include "heed/attention.hpp"
+
+namespace heed {
+
+/// (out, logsumexp) becomes the attention over its keys and the other part's:
+///   m = max(a, b), w_a = exp(a - m), w_b = exp(b - m), out = (w_a out_a + w_b out_b) / (w_a + w_b),
+///   logsumexp = m + log(w_a + w_b).
+///
+/// out is rows x (num_heads * value_dim), logsumexp rows x num_heads, as AttentionResult has them. Merging is
+/// commutative, and associative up to rounding. A part that saw nothing (logsumexp -inf) changes no bit. Give
+/// a sink to one of the parts only. Throws ShapeError, before anything is written, if sizes do not fit.
+template <class O, class L, class P, class M>
+void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
+                     const Eigen::DenseBase<P>& other_out, const Eigen::DenseBase<M>& other_logsumexp) {
+  using Scalar = typename O::Scalar;
+  using std::exp;
+  using std::log;
+  static_assert(detail::same_scalar<O, L, P, M>, "both parts need the same scalar type: cast them");
+  const auto require_same = [](const auto& a, const auto& b, const char* name) {
+    if (a.rows() != b.rows() || a.cols() != b.cols()) {
+      throw_shape_error(std::string(name) + " is " + size_of(view(a)) + " in one part, " + size_of(view(b)) +
+                        " in the other");
+    }
+  };
+  require_same(out, other_out, "out");
+  require_same(logsumexp, other_logsumexp, "logsumexp");
+  if (out.rows() != logsumexp.rows()) {
+    throw_shape_error("out has " + std::to_string(out.rows()) + " rows, logsumexp has " +
+                      std::to_string(logsumexp.rows()));
+  }
+  const Index num_heads = logsumexp.cols();
+  if (out.rows() == 0 || (out.cols() == 0 && num_heads == 0)) return;
+  const Index value_dim = detail::per_head(out.cols(), num_heads, "out");
+  const Scalar minus_inf = -std::numeric_limits<Scalar>::infinity();
+  O& to = out.derived();
+  L& lse = logsumexp.derived();
+  const P& from = other_out.derived();
+  const M& other = other_logsumexp.derived();
+  for (Index i = 0; i < to.rows(); ++i) {
+    for (Index h = 0; h < num_heads; ++h) {
+      const Scalar a = lse(i, h);
+      const Scalar b = other(i, h);
+      if (b == minus_inf) continue;
+      if (a == minus_inf) {
+        for (Index c = h * value_dim; c < (h + 1) * value_dim; ++c) to(i, c) = from(i, c);
+        lse(i, h) = b;
+        continue;
+      }
+      const Scalar most = a > b ? a : b;
+      const Scalar w_a = exp(a - most);
+      const Scalar w_b = exp(b - most);
+      const Scalar sum = w_a + w_b;
+      for (Index c = h * value_dim; c < (h + 1) * value_dim; ++c)
+        to(i, c) = (w_a * to(i, c) + w_b * from(i, c)) / sum;
+      lse(i, h) = most + log(sum);
+    }
+  }
+}
+
+/// The same for whole results. Their weights, if there are any, are not merged.
+template <class Scalar>
+void merge_attention(AttentionResult<Scalar>& result, const AttentionResult<Scalar>& other) {
+  merge_attention(result.out, result.logsumexp, other.out, other.logsumexp);
+}
+
+}  // namespace heed

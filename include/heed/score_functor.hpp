@@ -1,0 +1,156 @@
+#pragma once
+
+// Any C++ callable inside the attention kernel, inlined into loops over tiles (as FlexAttention does for
+// GPUs: Dong et al. 2024): a function of each score, and a predicate of who sees whom.
+//
+//   auto out = heed::flex_attention(
+//       query, key, value,
+//       [](float score, Index batch, Index head, Index query, Index key) { return score - 0.1f * (query -
+//       key); }, heed::visible_where([](Index batch, Index head, Index query, Index key) { return key <=
+//       query; }));
+//
+// query and key are positions: query i of a sequence stands at p(i) = i + query offset, as for all masks.
+
+#include <atomic>
+#include <concepts>
+#include <exception>
+#include <type_traits>
+
+#include "heed/attention.hpp"
+
+namespace heed {
+
+/// Leaves every score as it is.
+struct KeepScore {
+  template <class Scalar>
+  Scalar operator()(Scalar score, Index, Index, Index, Index) const {
+    return score;
+  }
+};
+
+/// Hides nothing.
+struct SeesAll {};
+
+/// A predicate (batch, head, query position, key position) -> bool, and perhaps a coarse one that says for
+/// whole tiles whether anything in them may be visible.
+template <class Predicate, class MaySee = SeesAll>
+struct VisibleWhere {
+  Predicate predicate;
+  MaySee may_see;  // (batch, head, first query, last query, first key, last key) -> bool, ends included
+};
+
+/// A tile in which the predicate lets no row see anything costs nothing else.
+template <class Predicate>
+VisibleWhere<Predicate> visible_where(Predicate predicate) {
+  return {predicate, {}};
+}
+
+/// A tile for which may_see is false is skipped without asking the predicate.
+template <class Predicate, class MaySee>
+VisibleWhere<Predicate, MaySee> visible_where(Predicate predicate, MaySee may_see) {
+  return {predicate, may_see};
+}
+
+namespace detail {
+
+/// The caller's callables behind plain functions. The first exception is kept, what follows it is not
+/// computed.
+template <class T, class Score, class Visible>
+class FunctorFunctions {
+ public:
+  FunctorFunctions(const Score& score, const Visible& visible) : score_(score), visible_(visible) {}
+
+  ScoreFunctions<T> functions() const {
+    ScoreFunctions<T> functions;
+    if constexpr (!std::is_same_v<Score, KeepScore>) functions.score = &score_tile;
+    if constexpr (!std::is_same_v<Visible, SeesAll>) functions.hide = &hide_tile;
+    functions.context = this;
+    return functions;
+  }
+
+  void rethrow() const {
+    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  template <class F>
+  void guarded(F f) const noexcept {
+    if (failed_.load(std::memory_order_relaxed)) return;
+    try {
+      f();
+    } catch (...) {
+      if (!failed_.exchange(true)) thrown_ = std::current_exception();
+    }
+  }
+
+  static void score_tile(const void* context, const ScoreTile<T>& tile) noexcept {
+    const auto& self = *static_cast<const FunctorFunctions*>(context);
+    self.guarded([&] {
+      for (Index r = 0; r < tile.rows; ++r) {
+        T* const scores = tile.scores + r * tile.score_step;
+        const Index head = tile.head_of(r);
+        const Index query = tile.position_of(r);
+        for (Index j = 0; j < tile.keys; ++j)
+          scores[j] = self.score_(scores[j], tile.sequence, head, query, tile.first_key + j);
+      }
+    });
+  }
+
+  static void hide_tile(const void* context, const ScoreTile<T>& tile) noexcept {
+    const auto& self = *static_cast<const FunctorFunctions*>(context);
+    if constexpr (!std::is_same_v<Visible, SeesAll>) {
+      self.guarded([&] {
+        for (Index r = 0; r < tile.rows; ++r) {
+          bool* const visible = tile.visible + r * tile.visible_step;
+          const Index head = tile.head_of(r);
+          const Index query = tile.position_of(r);
+          if constexpr (!std::is_same_v<decltype(self.visible_.may_see), SeesAll>) {
+            if (!self.visible_.may_see(tile.sequence, head, query, query, tile.first_key,
+                                       tile.first_key + tile.keys - 1)) {
+              for (Index j = 0; j < tile.keys; ++j) visible[j] = false;
+              continue;
+            }
+          }
+          for (Index j = 0; j < tile.keys; ++j)
+            visible[j] =
+                visible[j] && self.visible_.predicate(tile.sequence, head, query, tile.first_key + j);
+        }
+      });
+    }
+  }
+
+  const Score& score_;
+  const Visible& visible_;
+  mutable std::atomic<bool> failed_{false};
+  mutable std::exception_ptr thrown_;
+};
+
+}  // namespace detail
+
+/// scaled_dot_product_attention with score = score(score, batch, head, query position, key position) after
+/// scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score may also be
+/// KeepScore{}. Both are called from the executor's threads if there is one, score also for keys that are
+/// hidden. What they throw is thrown on, out is then of no use.
+template <class Q, class K, class V, class Score, class Visible = SeesAll>
+Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
+                                          const Eigen::DenseBase<V>& value, const Score& score,
+                                          const Visible& visible = {}, const AttentionOptions& options = {}) {
+  using Scalar = typename Q::Scalar;
+  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
+  static_assert(std::is_invocable_r_v<Scalar, Score, Scalar, Index, Index, Index, Index>,
+                "score is called as score(score, batch, head, query position, key position)");
+  AttentionTensors<Scalar> tensors;
+  tensors.query = view(query);
+  tensors.key = view(key);
+  tensors.value = view(value);
+  const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
+  check_attention(shape, options.mask, detail::score_options(options), typeid(Scalar));
+  Matrix<Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
+  tensors.out = mutable_view(out);
+  const detail::FunctorFunctions<Scalar, Score, Visible> functions(score, visible);
+  detail::run_attention(shape, options, tensors, functions.functions());
+  functions.rethrow();
+  return out;
+}
+
+}  // namespace heed

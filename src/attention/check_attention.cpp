@@ -1,0 +1,163 @@
+// What an attention may be asked for, and with which matrices.
+
+#include <cmath>
+#include <string>
+
+#include "attention/check.hpp"
+#include "heed/attention_plan.hpp"
+#include "heed/error.hpp"
+
+namespace heed {
+
+using detail::count_of;
+using detail::require_apart;
+using detail::require_not_negative;
+using detail::require_positive;
+using detail::require_possible;
+using detail::require_product;
+using detail::require_size;
+using detail::wanted;
+
+namespace {
+
+void check_starts(const std::vector<Index>& starts, const char* name, Index batch_size, Index longest) {
+  if (starts.empty()) return;
+  if (static_cast<Index>(starts.size()) != batch_size + 1) {
+    throw_shape_error(std::string(name) + " has " + std::to_string(starts.size()) + " numbers, " +
+                      count_of(batch_size, "sequence") + " need one more than there are sequences");
+  }
+  if (starts.front() != 0)
+    throw_shape_error(std::string(name) + " begins with " + std::to_string(starts.front()) + ", not with 0");
+  for (std::size_t b = 1; b < starts.size(); ++b) {
+    if (starts[b] < starts[b - 1]) {
+      throw_shape_error(std::string(name) + " falls from " + std::to_string(starts[b - 1]) + " to " +
+                        std::to_string(starts[b]) + " at sequence " + std::to_string(b - 1));
+    }
+    if (starts[b] - starts[b - 1] > longest) {
+      throw_shape_error(std::string(name) + " gives sequence " + std::to_string(b - 1) + " " +
+                        std::to_string(starts[b] - starts[b - 1]) + " rows, the longest is said to have " +
+                        std::to_string(longest));
+    }
+  }
+  require_possible(starts.back(), name);
+}
+
+void check_rotary(const Rotary& rotary, const AttentionShape& shape, const Mask& mask) {
+  if (rotary.rotary_dim() > shape.head_dim) {
+    throw_shape_error("rotary_dim is " + std::to_string(rotary.rotary_dim()) + ", head_dim is " +
+                      std::to_string(shape.head_dim));
+  }
+  for (Index b = 0; b < shape.batch_size; ++b) {
+    const Index query_len = shape.query_len_of(b);
+    const Index kv_len = shape.kv_len_of(b);
+    const Index first = mask.query_offset(query_len, kv_len, b);
+    const bool queries_fit = query_len == 0 || (first >= 0 && first <= rotary.max_positions() - query_len);
+    if (!queries_fit || kv_len > rotary.max_positions()) {
+      throw_shape_error("rotary has angles for the positions 0 to " +
+                        std::to_string(rotary.max_positions() - 1) + ", sequence " + std::to_string(b) +
+                        " has keys at 0 to " + std::to_string(kv_len - 1) + " and queries at " +
+                        std::to_string(first) + " to " + std::to_string(first + query_len - 1));
+    }
+  }
+}
+
+}  // namespace
+
+void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+                     const std::type_info& scalar) {
+  require_not_negative(shape.batch_size, "batch_size");
+  require_not_negative(shape.query_len, "query_len");
+  require_not_negative(shape.kv_len, "kv_len");
+  require_positive(shape.num_heads, "num_heads");
+  require_positive(shape.num_kv_heads, "num_kv_heads");
+  require_positive(shape.head_dim, "head_dim");
+  require_positive(shape.value_dim, "value_dim");
+  if (shape.num_heads % shape.num_kv_heads != 0) {
+    throw_shape_error("num_heads is " + std::to_string(shape.num_heads) +
+                      ", not a multiple of num_kv_heads, which is " + std::to_string(shape.num_kv_heads));
+  }
+  require_possible(shape.batch_size, "batch_size");
+  require_possible(shape.num_heads, "num_heads");
+  require_possible(shape.query_len, "query_len");
+  require_possible(shape.kv_len, "kv_len");
+  require_possible(shape.head_dim, "head_dim");
+  require_possible(shape.value_dim, "value_dim");
+  require_product(shape.batch_size, shape.num_heads, "batch_size * num_heads");
+  require_product(shape.batch_size * shape.num_heads, shape.query_len, "batch_size * num_heads * query_len");
+  require_product(shape.batch_size, shape.kv_len, "batch_size * kv_len");
+  require_product(shape.num_heads, shape.head_dim, "num_heads * head_dim");
+  require_product(shape.num_heads, shape.value_dim, "num_heads * value_dim");
+  check_starts(shape.query_starts, "query_starts", shape.batch_size, shape.query_len);
+  check_starts(shape.kv_starts, "kv_starts", shape.batch_size, shape.kv_len);
+  if (options.scale && !std::isfinite(*options.scale))
+    throw_argument_error("scale is " + std::to_string(*options.scale) + ", it must be finite");
+  if (!std::isfinite(options.softcap) || options.softcap < 0)
+    throw_argument_error("softcap is " + std::to_string(options.softcap) +
+                         ", it must be positive, or 0 for none");
+  if (!options.sinks.empty() && static_cast<Index>(options.sinks.size()) != shape.num_heads) {
+    throw_shape_error("sinks has " + count_of(static_cast<Index>(options.sinks.size()), "number") +
+                      ", there are " + count_of(shape.num_heads, "head"));
+  }
+  mask.check({shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len}, scalar);
+  if (shape.query_starts.empty() && shape.kv_starts.empty()) {
+    (void)mask.query_offset(shape.query_len, shape.kv_len);
+  } else {
+    for (Index b = 0; b < shape.batch_size; ++b)
+      (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b);
+  }
+  if (options.rotary) check_rotary(*options.rotary, shape, mask);
+}
+
+void detail::check_tensors(const AttentionShape& shape, const Mask& mask,
+                           const UntypedAttentionTensors& tensors) {
+  const Index query_rows = shape.query_rows();
+  const Index kv_rows = shape.kv_rows();
+  const auto sequences_of = [&](const std::vector<Index>& starts, Index length, Index rows,
+                                const char* what) {
+    if (!starts.empty())
+      return count_of(shape.batch_size, "sequence") + " with " + count_of(rows, what) + " in all";
+    return count_of(shape.batch_size, "sequence") + " of " + count_of(length, what);
+  };
+  const auto queries = [&] {
+    return sequences_of(shape.query_starts, shape.query_len, query_rows, "query row") + " and " +
+           count_of(shape.num_heads, "head");
+  };
+  const auto keys = [&] {
+    return sequences_of(shape.kv_starts, shape.kv_len, kv_rows, "key") + " and " +
+           count_of(shape.num_kv_heads, "key/value head");
+  };
+  const auto with_dim = [](const auto& words, Index dim) {
+    return [&words, dim] { return words() + " of " + std::to_string(dim); };
+  };
+  require_size(tensors.query, "query", query_rows, shape.num_heads * shape.head_dim,
+               with_dim(queries, shape.head_dim));
+  if (!tensors.cached) {
+    require_size(tensors.key, "key", kv_rows, shape.num_kv_heads * shape.head_dim,
+                 with_dim(keys, shape.head_dim));
+    require_size(tensors.value, "value", kv_rows, shape.num_kv_heads * shape.value_dim,
+                 with_dim(keys, shape.value_dim));
+  }
+  require_size(tensors.out, "out", query_rows, shape.num_heads * shape.value_dim,
+               with_dim(queries, shape.value_dim));
+  if (wanted(tensors.weights)) {
+    require_size(tensors.weights, "weights", query_rows * shape.num_heads, shape.kv_len,
+                 [&] { return queries() + ", " + keys(); });
+  }
+  if (wanted(tensors.logsumexp))
+    require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
+  const auto require_apart_from_inputs = [&](const UntypedView& written, const char* name) {
+    require_apart(written, name, tensors.query, "query");
+    require_apart(written, name, tensors.key, "key");
+    require_apart(written, name, tensors.value, "value");
+    for (const MaskMatrix& matrix : mask.matrices())
+      require_apart(written, name, matrix.entries, name_of(matrix.kind));
+  };
+  require_apart_from_inputs(tensors.out, "out");
+  require_apart_from_inputs(tensors.weights, "weights");
+  require_apart_from_inputs(tensors.logsumexp, "logsumexp");
+  require_apart(tensors.out, "out", tensors.weights, "weights");
+  require_apart(tensors.out, "out", tensors.logsumexp, "logsumexp");
+  require_apart(tensors.weights, "weights", tensors.logsumexp, "logsumexp");
+}
+
+}  // namespace heed

@@ -1,0 +1,258 @@
+// AttentionPlan::run: blocks of rows, each handed to the kernel with everything that it reads.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "attention/blocks.hpp"
+#include "attention/observed_block.hpp"
+#include "heed/attention_plan.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed {
+
+namespace {
+
+template <class T>
+kernels::Strided<T> strided(const MatrixView<T>& view) {
+  return {view.data, view.row_stride, view.col_stride};
+}
+
+/// The rows of a group of heads from one row of the matrix on; each head has `dim` columns.
+template <class T>
+kernels::HeadRows<T> head_rows(const MatrixView<T>& matrix, Index row, Index head, Index dim) {
+  if (matrix.empty()) return {matrix.data, 0, 0, matrix.col_stride};
+  return {matrix.data + row * matrix.row_stride + head * dim * matrix.col_stride, matrix.row_stride,
+          dim * matrix.col_stride, matrix.col_stride};
+}
+
+/// Where one block of rows lies.
+struct BlockPlace {
+  Index sequence;
+  Index head;  // the first of the group
+  Index kv_head;
+  Index heads;       // of the group
+  Index query;       // of the first row, within the sequence
+  Index first_head;  // of the first row, within the group
+  Index rows;
+};
+
+}  // namespace
+
+template <class T>
+struct AttentionPlan<T>::Run {
+  const AttentionPlan& plan;
+  const AttentionTensors<T>& tensors;
+  const kernels::Kernels<T>& kernels;
+  std::byte* workspace;
+  std::size_t stride;  // from one thread's part of the workspace to the next
+  Index items;
+  bool in_order;  // an item is all blocks of a group
+  std::atomic<Index> next{0};
+
+  Run(const AttentionPlan& p, const AttentionTensors<T>& t, void* memory)
+      : plan(p),
+        tensors(t),
+        kernels(kernels::kernels_of<T>(kernels::table())),
+        workspace(static_cast<std::byte*>(memory)),
+        stride(p.thread_bytes_),
+        in_order(std::any_of(t.observers, t.observers + t.num_observers,
+                             [](const WeightsObserver<T>* observer) { return observer->in_order(); })) {
+    items = in_order ? p.shape_.batch_size * p.groups_ : p.num_items();
+  }
+
+  /// The place of block `block` of a group, counted over all groups of the sequence.
+  BlockPlace place(Index sequence, Index group, Index block) const {
+    const AttentionShape& shape = plan.shape_;
+    const Index heads = plan.group_heads_;
+    const Index rows_in_all = shape.query_len_of(sequence) * heads;
+    const Index first_row = block * plan.block_rows_;
+    BlockPlace place{};
+    place.sequence = sequence;
+    place.head = group * heads;
+    place.kv_head = heads > 1 || shape.num_heads == shape.num_kv_heads
+                        ? group
+                        : group / (shape.num_heads / shape.num_kv_heads);
+    place.heads = heads;
+    place.query = heads == 1 ? first_row : first_row / heads;
+    place.first_head = heads == 1 ? 0 : first_row % heads;
+    place.rows = std::min(plan.block_rows_, rows_in_all - first_row);
+    return place;
+  }
+
+  Index blocks_of(Index sequence) const {
+    if (plan.first_items_.empty()) return plan.blocks_per_group_;
+    const Index rows = plan.shape_.query_len_of(sequence) * plan.group_heads_;
+    return plan.block_rows_ == 0 ? 0 : (rows + plan.block_rows_ - 1) / plan.block_rows_;
+  }
+
+  void run_item(Index item, std::byte* own) const {
+    const Index groups = plan.groups_;
+    if (in_order) {
+      const Index blocks = blocks_of(item / groups);
+      for (Index block = 0; block < blocks; ++block)
+        run_block(place(item / groups, item % groups, block), own);
+      return;
+    }
+    Index sequence = 0;
+    Index blocks = plan.blocks_per_group_;
+    if (items == 1) {  // of all divisions here, a single query would feel each
+      run_block(place(0, 0, 0), own);
+      return;
+    }
+    if (plan.first_items_.empty()) {
+      sequence = item / (groups * blocks);
+      item -= sequence * groups * blocks;
+    } else {
+      const auto& first = plan.first_items_;
+      sequence = std::upper_bound(first.begin(), first.end(), item) - first.begin() - 1;
+      item -= first[static_cast<std::size_t>(sequence)];
+      blocks = blocks_of(sequence);
+    }
+    // The last block first: under a causal mask it is the longest, and the short ones even out the end.
+    run_block(place(sequence, item / blocks, blocks - 1 - item % blocks), own);
+  }
+
+  kernels::VisibleRange visible_range(const BlockPlace& place, Index kv_len) const {
+    const Mask& mask = plan.mask_;
+    const Mask::Window window = mask.window();
+    const Index first = place.query + plan.query_offset(place.sequence);
+    const Index right = mask.is_causal() ? 0 : window.right;
+    kernels::VisibleRange range;
+    range.kv_len = mask.kv_length(place.sequence, kv_len);
+    // A side beyond all keys hides nothing, and would overflow.
+    constexpr Index most = Index{1} << 42;
+    if (window.left < most) {
+      range.first_begin = first - window.left;
+      range.begin_step = 1;
+    }
+    range.first_end = range.kv_len;
+    if (right < most) {
+      range.first_end = first + right + 1;
+      range.end_step = 1;
+    }
+    return range;
+  }
+
+  kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const BlockPlace& place) const {
+    const AttentionShape& shape = plan.shape_;
+    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+    const Index block_rows = matrix.block_rows(sizes);
+    Index block = matrix.per_sequence() ? place.sequence : 0;
+    if (matrix.per_head()) block = block * shape.num_heads + place.head;
+    const UntypedView& entries = matrix.entries;
+    const bool a_row_each = block_rows > 1;
+    const Index at = (block * block_rows + (a_row_each ? place.query : 0)) * entries.row_stride;
+    const Index position_stride = a_row_each ? entries.row_stride : 0;
+    const Index head_stride = matrix.per_head() ? block_rows * entries.row_stride : 0;
+    kernels::MaskPart<T> part{};
+    if (matrix.kind == MaskMatrix::Kind::bias) {
+      part.bias = {static_cast<const T*>(entries.data) + at, position_stride, head_stride,
+                   entries.col_stride};
+    } else {
+      part.visibility = {static_cast<const bool*>(entries.data) + at, position_stride, head_stride,
+                         entries.col_stride};
+      part.keep = matrix.kind == MaskMatrix::Kind::keep;
+    }
+    return part;
+  }
+
+  void set_keys(kernels::AttentionBlock<T>& block, const BlockPlace& place) const {
+    const AttentionShape& shape = plan.shape_;
+    if (tensors.cache != nullptr) {
+      const detail::CacheView& cache = *tensors.cache;
+      const auto first_tile = static_cast<std::size_t>((place.sequence * shape.num_kv_heads + place.kv_head) *
+                                                       cache.tiles_per_head);
+      block.cached = {cache.keys + first_tile * cache.key_tile_bytes,
+                      cache.values + first_tile * cache.value_tile_bytes,
+                      cache.finite + first_tile,
+                      cache.key_tile_bytes,
+                      cache.value_tile_bytes,
+                      cache.tiles_per_head,
+                      static_cast<kernels::Storage>(cache.storage)};
+      return;
+    }
+    const Index row = shape.kv_start(place.sequence);
+    const Index kv_len = block.kv_len;
+    block.key = strided(tensors.key.block(row, place.kv_head * shape.head_dim, kv_len, shape.head_dim));
+    block.value = strided(tensors.value.block(row, place.kv_head * shape.value_dim, kv_len, shape.value_dim));
+    if (plan.rotary_table_ != nullptr) block.key_rotation = rotation(0);
+  }
+
+  kernels::Rotation<T> rotation(Index first) const {
+    return {plan.rotary_table_, plan.rotary_->rotary_dim() / 2,
+            plan.rotary_->layout() == RotaryLayout::neighbouring_pairs, first};
+  }
+
+  void run_block(const BlockPlace& place, std::byte* own) const {
+    const AttentionShape& shape = plan.shape_;
+    const Index query_row = shape.query_start(place.sequence) + place.query;
+    kernels::AttentionBlock<T> block{};
+    block.query = head_rows(tensors.query, query_row, place.head, shape.head_dim);
+    block.out = head_rows(tensors.out, query_row, place.head, shape.value_dim);
+    block.kv_len = shape.kv_len_of(place.sequence);
+    set_keys(block, place);
+    block.visible = visible_range(place, block.kv_len);
+    kernels::MaskPart<T> parts[Mask::most_matrices];
+    for (const MaskMatrix& matrix : plan.mask_.matrices())
+      parts[block.num_mask_parts++] = mask_part(matrix, place);
+    block.mask_parts = parts;
+    block.slopes = plan.slopes_.empty() ? nullptr : plan.slopes_.data() + place.head;
+    block.sinks = plan.sinks_.empty() ? nullptr : plan.sinks_.data() + place.head;
+    block.first_position = place.query + plan.query_offset(place.sequence);
+    block.scale = plan.scale_;
+    block.softcap = plan.softcap_;
+    if (plan.rotary_table_ != nullptr) block.query_rotation = rotation(block.first_position);
+    block.num_rows = place.rows;
+    block.heads = place.heads;
+    block.first_head = place.first_head;
+    block.head_dim = shape.head_dim;
+    block.value_dim = shape.value_dim;
+    block.row_max = reinterpret_cast<T*>(own);
+    block.row_sum = block.row_max + kernels.query_block;
+    block.row_sees = reinterpret_cast<bool*>(block.row_sum + kernels.query_block);
+    block.workspace = own + detail::statistics_bytes(kernels);
+    const detail::CallerFunctions<T> functions(plan.functions_, place.sequence, place.head);
+    if (functions.any()) block.hook = functions.hook();
+
+    kernels.attention(block);
+    if (!tensors.logsumexp.empty()) write_logsumexp(block, place, query_row);
+    detail::BlockObservation<T>(block, tensors, shape, place.sequence, place.head, place.query).run(kernels);
+  }
+
+  void write_logsumexp(const kernels::AttentionBlock<T>& block, const BlockPlace& place,
+                       Index query_row) const {
+    for (Index row = 0; row < place.rows; ++row) {
+      const Index at = place.first_head + row;
+      // A row that sees nothing has row_max -inf and row_sum 0: the -inf that the contract asks for.
+      tensors.logsumexp(query_row + at / place.heads, place.head + at % place.heads) =
+          block.row_max[row] + std::log(block.row_sum[row]);
+    }
+  }
+};
+
+template <class T>
+void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace,
+                           Executor* executor) const noexcept {
+  Run shared(*this, tensors, workspace);
+  if (executor == nullptr || threads_ == 1) {
+    for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
+    return;
+  }
+  // One task for each part of the workspace; they draw blocks from one counter, so a slow processor simply
+  // takes fewer.
+  executor->run(
+      std::min(threads_, std::max<Index>(1, shared.items)),
+      [](void* context, Index thread) {
+        auto& s = *static_cast<Run*>(context);
+        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * s.stride;
+        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1))
+          s.run_item(item, own);
+      },
+      &shared);
+}
+
+template void AttentionPlan<float>::run(const AttentionTensors<float>&, void*, Executor*) const noexcept;
+template void AttentionPlan<double>::run(const AttentionTensors<double>&, void*, Executor*) const noexcept;
+
+}  // namespace heed

@@ -1,0 +1,54 @@
+#pragma once
+
+// Where the parts of an attention block's workspace lie.
+
+#include "kernels/packet.hpp"
+
+namespace heed::kernels::HEED_KERNEL_NAMESPACE {
+
+/// In elements from the start of the workspace.
+template <class T>
+struct AttentionLayout {
+  Index value_cols;  // value_dim, padded to whole packets
+  Index queries;     // packed: num_rows, in whole register tiles, x head_dim
+  Index keys;        // packed key^T: head_dim x the keys of a tile, in whole panels
+  Index values;      // packed: the keys of a tile x value_cols
+  Index scores;      // kTileRows x kKeyTile
+  Index turned;      // rows on their way into a packed tile: kRowsUnderWay x head_dim
+  Index bias;        // kTileRows x kKeyTile
+  Index visible;     // the same, of bool
+  Index acc;         // num_rows x value_cols
+  Index size;
+
+  static constexpr Index kRowsUnderWay = kPanel<T> > kTileRows ? kPanel<T> : kTileRows;
+
+  explicit AttentionLayout(const AttentionExtent& extent) {
+    constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+    constexpr Index score_tile = kTileRows * kKeyTile<T>;
+    const Index tile_keys = round_up(min_of(kKeyTile<T>, extent.kv_len), kPanel<T>);
+    value_cols = round_up(extent.value_dim, kLanes<T>);
+    queries = 0;
+    keys = queries + round_up(round_up(extent.num_rows, kTileRows) * extent.head_dim, line);
+    values = keys + round_up(extent.head_dim * tile_keys, line);
+    scores = values + round_up(tile_keys * value_cols, line);
+    turned = scores + score_tile;
+    bias = turned + (extent.gathered ? round_up(kRowsUnderWay * extent.head_dim, line) : 0);
+    visible = bias + (extent.masked ? score_tile : 0);
+    acc = visible + (extent.masked ? score_tile / static_cast<Index>(sizeof(T)) : 0);
+    size = acc + round_up(extent.num_rows * value_cols, line);
+  }
+};
+
+template <class T>
+AttentionBytes attention_bytes(const AttentionExtent& extent) noexcept {
+  const AttentionLayout<T> layout(extent);
+  const auto bytes = [](Index first, Index last) {
+    return static_cast<std::size_t>(last - first) * sizeof(T);
+  };
+  return {bytes(layout.queries, layout.keys),  bytes(layout.keys, layout.values),
+          bytes(layout.values, layout.scores), bytes(layout.scores, layout.turned),
+          bytes(layout.turned, layout.bias),   bytes(layout.bias, layout.acc),
+          bytes(layout.acc, layout.size)};
+}
+
+}  // namespace heed::kernels::HEED_KERNEL_NAMESPACE
