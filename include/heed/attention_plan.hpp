@@ -146,9 +146,7 @@ class AttentionPlan {
 
   /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
   /// lengths.
-  std::size_t workspace_bytes() const noexcept {
-    return static_cast<std::size_t>(threads_) * thread_bytes_;
-  }
+  std::size_t workspace_bytes() const noexcept { return static_cast<std::size_t>(threads_) * thread_bytes_; }
 
   /// Throws as check_tensors does.
   void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, mask_, tensors); }
@@ -184,8 +182,8 @@ class AttentionPlan {
   Index first_offset_;
   std::vector<Index> query_offsets_;  // of each sequence, or empty: all have the first's
   std::vector<Index> first_items_;    // of each sequence of a ragged batch, and their number
-  Index groups_;       // of heads that are worked on together, in each sequence
-  Index group_heads_;  // of each
+  Index groups_;                      // of heads that are worked on together, in each sequence
+  Index group_heads_;                 // of each
   Index asked_threads_;
   Index threads_;  // no more than there are blocks
   std::size_t thread_bytes_;

@@ -121,7 +121,7 @@ class KvCache {
   std::size_t values_at_ = 0;  // from the start of the memory
   Workspace memory_;
   std::vector<unsigned char> finite_;  // of each tile of values
-  std::vector<T> turned_;
+  std::vector<T> scratch_;
   std::vector<Index> lengths_;
 };
 

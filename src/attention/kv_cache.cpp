@@ -66,7 +66,7 @@ KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
   // What pads the last tile is multiplied by nothing, but it is read.
   if (bytes > 0) std::memset(memory_.reserve(bytes), 0, bytes);
   finite_.assign(static_cast<std::size_t>(tiles), 1);
-  turned_.resize(static_cast<std::size_t>(shape.head_dim));
+  scratch_.resize(static_cast<std::size_t>(kernels.cache_scratch(shape.head_dim, shape.value_dim)));
   lengths_.assign(static_cast<std::size_t>(shape.batch_size), 0);
 }
 
@@ -188,7 +188,7 @@ void KvCache<T>::store(Index sequence, const MatrixView<const T>& key, const Mat
   rows.value_dim = shape_.value_dim;
   rows.num_tiles = tiles_;
   rows.storage = kernel_storage(shape_.storage);
-  rows.turned = turned_.data();
+  rows.scratch = scratch_.data();
   if (rotary) {
     rows.rotation = {rotary->template table<T>(), rotary->rotary_dim() / 2,
                      rotary->layout() == RotaryLayout::neighbouring_pairs, 0};

@@ -67,8 +67,10 @@ struct Pass {
     // them would only be a detour.
     const bool few = b.num_rows <= kTileRows || b.kv_len <= kFewKeys<T>;
     queries_in_place = (few || b.kv_len <= kQueriesInPlaceKeys<T>)&&b.query.col_stride == 1 &&
-                       b.query_rotation.table == nullptr && rows_lie_evenly(b);
-    values_in_place = few && b.value.col_stride == 1 && b.value_dim % kLanes<T> == 0;
+                       b.query_rotation.table == nullptr && rows_lie_evenly(b) &&
+                       b.cached.storage == Storage::same;
+    values_in_place =
+        few && b.cached.keys == nullptr && b.value.col_stride == 1 && b.value_dim % kLanes<T> == 0;
     if (!queries_in_place) pack_queries<T>(b, memory(layout.turned), memory(layout.queries));
   }
 
@@ -89,7 +91,9 @@ struct Pass {
     }
     // 4. scores = query * key^T
     const PanelRange panels = {range.begin / kPanel<T> * kPanel<T>, range.end};
-    if (queries_in_place) {
+    if (tile.narrow_keys != nullptr) {
+      narrow_scores(first_row, rows, panels);
+    } else if (queries_in_place) {
       const Strided<const T> query = even_rows(block, block.query, first_row);
       panels_product<T, InPlaceSteps, Start::zero>(rows, block.head_dim, query.data, tile.keys, panels,
                                                    scores, kKeyTile<T>, {query.row_stride});
@@ -111,6 +115,41 @@ struct Pass {
                          scores + range.begin, kKeyTile<T>, nullptr, 0});
     }
     return true;
+  }
+
+  void narrow_scores(Index first_row, Index rows, const PanelRange& panels) const {
+    if constexpr (sizeof(T) == 4) {
+      with_narrow_panels<T>(block.cached.storage, tile.narrow_keys, block.head_dim, kKeyTile<T>,
+                            [&](const auto& keys) {
+                              panels_product<T, QuerySteps<T>, Start::zero, kNarrowRows>(
+                                  rows, block.head_dim, memory(layout.queries) + first_row * block.head_dim,
+                                  keys, panels, scores, kKeyTile<T>);
+                            });
+    }
+  }
+
+  /// acc += weights * values, for the keys of the range.
+  void accumulate(Index rows, KeyRange range, T* acc) const {
+    const Index depth = range.end - range.begin;
+    const T* const weights = scores + range.begin;
+    const PanelRange all = {0, block.value_dim, range.begin};
+    if (tile.narrow_values != nullptr) {
+      if constexpr (sizeof(T) == 4) {
+        with_narrow_panels<T>(block.cached.storage, tile.narrow_values, kKeyTile<T>, block.value_dim,
+                              [&](const auto& values) {
+                                panels_product<T, ScoreSteps<T>, Start::accumulate, kNarrowRows>(
+                                    rows, depth, weights, values, all, acc, layout.value_cols);
+                              });
+      }
+    } else if (values_in_place) {
+      const Panels<T>& values = tile.values;
+      wide_product<T, ScoreSteps<T>, Start::accumulate>(
+          rows, depth, weights, values.data + range.begin * values.row_stride, values.row_stride,
+          block.value_dim, acc, layout.value_cols);
+    } else {
+      panels_product<T, ScoreSteps<T>, Start::accumulate>(rows, depth, weights, tile.values, all, acc,
+                                                          layout.value_cols);
+    }
   }
 
   const bool* visible_keys(Index r) const { return mask.masked ? mask.visible + r * kKeyTile<T> : nullptr; }
@@ -234,11 +273,7 @@ void attention(const AttentionBlock<T>& block) noexcept {
           accumulate_visible<T>(values, scores, ranges[r], pass.visible_keys(r), acc + r * value_cols);
         }
       }
-      if (pass.tile.finite) {
-        panels_product<T, ScoreSteps<T>, Start::accumulate>(
-            rows, range.end - range.begin, pass.scores + range.begin, values,
-            {0, block.value_dim, range.begin}, acc, value_cols);
-      }
+      if (pass.tile.finite) pass.accumulate(rows, range, acc);
     }
   }
 

@@ -1,5 +1,9 @@
 // The one place that chooses an instruction set.
 
+#if defined(HEED_KERNELS_X86)
+#include <cpuid.h>
+#endif
+
 #include <cstdlib>
 #include <string>
 
@@ -30,9 +34,21 @@ extern const KernelTable table;
 
 namespace {
 
+#if defined(HEED_KERNELS_X86)
+/// F16C: not every compiler here knows it by name.
+bool has_float16_conversion() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 Choice choose_for_this_process() {
 #if defined(HEED_KERNELS_X86)
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_float16_conversion();
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl");

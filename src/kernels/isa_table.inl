@@ -24,6 +24,7 @@ constexpr Kernels<T> make_kernels() {
   kernels.weights = &weights<T>;
   kernels.cached_key_bytes = &cached_key_bytes<T>;
   kernels.cached_value_bytes = &cached_value_bytes<T>;
+  kernels.cache_scratch = &cache_scratch<T>;
   kernels.store_in_cache = &store_in_cache<T>;
   kernels.product_bytes = &product_bytes<T>;
   kernels.product = &product<T>;

@@ -206,7 +206,7 @@ struct CacheRows {
   std::byte* keys;  // of the head, as in CachedTiles
   std::byte* values;
   unsigned char* finite;
-  T* turned;  // scratch for head_dim numbers, if there is a rotation
+  T* scratch;  // Kernels::cache_scratch(head_dim, value_dim) numbers
 };
 
 template <class T>
@@ -224,6 +224,7 @@ struct Kernels {
   void (*weights)(const AttentionBlock<T>& block, const WeightsHook<T>& hook) noexcept;
   std::size_t (*cached_key_bytes)(Index head_dim, Storage storage) noexcept;  // of one tile
   std::size_t (*cached_value_bytes)(Index value_dim, Storage storage) noexcept;
+  Index (*cache_scratch)(Index head_dim, Index value_dim) noexcept;
   void (*store_in_cache)(const CacheRows<T>& rows) noexcept;
   std::size_t (*product_bytes)(Index rows, Index depth) noexcept;
   void (*product)(const ProductBlock<T>& block) noexcept;

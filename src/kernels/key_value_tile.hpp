@@ -16,7 +16,14 @@ struct KeyValueTile {
   Panels<T> keys;
   Panels<T> values;
   bool finite;  // no value that may be visible is NaN or infinite
+  // 16-bit numbers that are widened where they are used, if the pointers are set; keys and values are then
+  // not.
+  const std::byte* narrow_keys;
+  const std::byte* narrow_values;
 };
+
+// Up to so many rows 16-bit numbers are widened anew for each register tile; with more, once for all.
+inline constexpr int kNarrowRows = 4;
 
 /// Packs keys [range.begin, range.end) of the tile, panel by panel, each turned on its way if there is a
 /// rotation. range.begin is at a panel.
@@ -45,16 +52,19 @@ template <class T>
 inline KeyValueTile<T> load_tile(const AttentionBlock<T>& block, const AttentionLayout<T>& layout,
                                  Index first_key, KeyRange range, bool values_in_place) {
   T* const workspace = static_cast<T*>(block.workspace);
-  KeyValueTile<T> tile;
+  KeyValueTile<T> tile{};
   if (block.cached.keys != nullptr) {
     const Index t = first_key / kKeyTile<T> % block.cached.num_tiles;
     const std::byte* keys = block.cached.keys + static_cast<std::size_t>(t) * block.cached.key_stride;
     const std::byte* values = block.cached.values + static_cast<std::size_t>(t) * block.cached.value_stride;
     tile.finite = block.cached.finite[t] != 0;
-    tile.keys = {cached_keys<T>(block.cached, keys, block.head_dim, range, workspace + layout.keys),
-                 block.head_dim, 0, kKeyTile<T>};
-    tile.values = {cached_values<T>(block.cached, values, block.value_dim, range, workspace + layout.values),
-                   kKeyTile<T>, 0, block.value_dim};
+    if (block.cached.storage != Storage::same && block.num_rows <= kNarrowRows && tile.finite) {
+      tile.narrow_keys = keys;
+      tile.narrow_values = values;
+      return tile;
+    }
+    tile.keys = cached_keys<T>(block.cached, keys, block.head_dim, range, workspace + layout.keys);
+    tile.values = cached_values<T>(block.cached, values, block.value_dim, range, workspace + layout.values);
     return tile;
   }
   const Index begin = range.begin / kPanel<T> * kPanel<T>;
@@ -74,6 +84,16 @@ inline KeyValueTile<T> load_tile(const AttentionBlock<T>& block, const Attention
   // Panels count their rows from the tile's first key.
   tile.values = {packed_values, range.end - begin, 0, block.value_dim, begin};
   return tile;
+}
+
+/// f(keys or values as panels of the numbers that they are stored as).
+template <class T, class F>
+inline void with_narrow_panels(Storage storage, const std::byte* data, Index depth, Index cols, F f) {
+  if (storage == Storage::bfloat16) {
+    f(Panels<T, BFloat16>{reinterpret_cast<const BFloat16*>(data), depth, 0, cols});
+  } else {
+    f(Panels<T, Float16>{reinterpret_cast<const Float16*>(data), depth, 0, cols});
+  }
 }
 
 }  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

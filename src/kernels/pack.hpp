@@ -29,9 +29,9 @@ inline void pack_panel(Strided<const T> b, Index depth, Index width, Index fille
   if (b.row_stride == 1 && depth >= lanes) {
     // Columns are contiguous (keys stored by rows, read as key^T): transpose lanes x lanes blocks in
     // registers. The last block may overlap the one before it, and writes the same there.
-    for (Index next = 0; next < depth; next += lanes) {
-      const Index k = min_of(next, depth - lanes);
-      for (Index col = 0; col < width; col += lanes) {
+    for (Index col = 0; col < width; col += lanes) {
+      for (Index next = 0; next < depth; next += lanes) {
+        const Index k = min_of(next, depth - lanes);
         packet::PacketBlock<Packet<T>, lanes> square;
         for (int i = 0; i < lanes; ++i) {
           square.packet[i] =

@@ -151,40 +151,6 @@ inline void packed_product(const ProductPart<T>& part, Index first_col, Index fi
   }
 }
 
-/// c (Rows x cols) = or += a * b for `depth` rows of b where they lie; cols is a multiple of lanes. The fewer
-/// the rows, the wider the tile, so that there are enough sums under way.
-template <class T, int Rows>
-inline void stream_rows(bool accumulate, Index depth, const T* a, const T* b, Index b_stride, Index cols,
-                        T* c, Index c_stride) {
-  constexpr int packets = Rows * 8 <= kTileRows * kTilePackets   ? 8
-                          : Rows * 4 <= kTileRows * kTilePackets ? 4
-                                                                 : kTilePackets;
-  using AStep = Steps<1, kTileRows>;
-  const auto tile = [&](auto count, Index col) {
-    constexpr int wide = decltype(count)::value;
-    if (accumulate) {
-      tile_product<T, Rows, wide, AStep, Start::accumulate>(depth, a, b + col, b_stride, c + col, c_stride);
-    } else {
-      tile_product<T, Rows, wide, AStep, Start::zero>(depth, a, b + col, b_stride, c + col, c_stride);
-    }
-  };
-  Index col = 0;
-  for (; col + packets * kLanes<T> <= cols; col += packets * kLanes<T>) tile(Constant<packets>{}, col);
-  for (; col < cols; col += kLanes<T>) tile(Constant<1>{}, col);
-}
-
-template <class T, int Rows = kTileRows>
-inline void stream_tile(Index rows, bool accumulate, Index depth, const T* a, const T* b, Index b_stride,
-                        Index cols, T* c, Index c_stride) {
-  if constexpr (Rows > 1) {
-    if (rows < Rows) {
-      stream_tile<T, Rows - 1>(rows, accumulate, depth, a, b, b_stride, cols, c, c_stride);
-      return;
-    }
-  }
-  stream_rows<T, Rows>(accumulate, depth, a, b, b_stride, cols, c, c_stride);
-}
-
 /// The columns of a part that are streamed: whole packets, where there are few rows and theirs are
 /// contiguous. The others are left to the packed product.
 template <class T>
@@ -196,6 +162,7 @@ inline Index streamed_cols(const ProductBlock<T>& block, const ProductPart<T>& p
 /// All parts' streamed columns, b read in place. packed_a has kStreamDepth x kTileRows elements.
 template <class T>
 inline void streamed_product(const ProductBlock<T>& block, T* packed_a) {
+  using AStep = Steps<1, kTileRows>;
   for (Index first_k = 0; first_k < block.depth; first_k += kStreamDepth) {
     const Index depth = min_of(kStreamDepth, block.depth - first_k);
     for (Index first = 0; first < block.rows; first += kTileRows) {
@@ -205,9 +172,15 @@ inline void streamed_product(const ProductBlock<T>& block, T* packed_a) {
                        rows, depth, packed_a);
       for (Index p = 0; p < block.num_parts; ++p) {
         const ProductPart<T>& part = block.parts[p];
-        stream_tile<T>(rows, first_k > 0, depth, packed_a, part.b.data + first_k * part.b.row_stride,
-                       part.b.row_stride, streamed_cols(block, part), part.c.data + first * part.c.row_stride,
-                       part.c.row_stride);
+        const T* b = part.b.data + first_k * part.b.row_stride;
+        T* c = part.c.data + first * part.c.row_stride;
+        if (first_k > 0) {
+          wide_product<T, AStep, Start::accumulate>(rows, depth, packed_a, b, part.b.row_stride,
+                                                    streamed_cols(block, part), c, part.c.row_stride);
+        } else {
+          wide_product<T, AStep, Start::zero>(rows, depth, packed_a, b, part.b.row_stride,
+                                              streamed_cols(block, part), c, part.c.row_stride);
+        }
       }
     }
   }
