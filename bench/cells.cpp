@@ -28,6 +28,22 @@ void add_attention(std::vector<Cell>& cells, long n, long head_dim, bool causal,
   cells.push_back(cell);
 }
 
+/// One new token against a cache of n, for 32 heads of 128.
+void add_decode(std::vector<Cell>& cells, long kv_heads, long n, int threads) {
+  Cell cell;
+  cell.threads = threads;
+  cell.heads = 32;
+  cell.kv_heads = kv_heads;
+  cell.query_len = 1;
+  cell.kv_len = n;
+  cell.head_dim = cell.value_dim = 128;
+  cell = completed<float>(cell);
+  std::vector<Contender> rivals = {Contender::bfloat16, Contender::matrices};
+  if (threads == 1) rivals.push_back(Contender::eigen);
+  enter<float>(cell, rivals);
+  cells.push_back(cell);
+}
+
 /// The projection of n tokens to query, key and value in a model of 768.
 void add_product(std::vector<Cell>& cells, long n) {
   Cell cell;
@@ -83,7 +99,12 @@ std::vector<Cell> register_cells(const Grid& grid) {
       }
     }
   }
-  for (const long n : grid.quick ? std::vector<long>{256} : std::vector<long>{8, 64, 256, 1024}) {
+  for (const int threads : {1, 2}) {
+    if (threads > grid.most_threads) continue;
+    if (!grid.quick) add_decode(cells, 32, 4096, threads);
+    if (!grid.quick || threads == 1) add_decode(cells, 8, 4096, threads);
+  }
+  for (const long n : grid.quick ? std::vector<long>{256} : std::vector<long>{8, 64, 128, 256, 512, 1024}) {
     add_product(cells, n);
   }
   add_layer<float>(cells, 4, 16, 2, 1);

@@ -10,8 +10,9 @@ namespace heed::bench {
 /// Heed and what this program itself compares it to. heed is planned beforehand, as in a program that runs
 /// the same sizes again and again; heed_call is the one-line call, which checks, plans and takes memory each
 /// time: the same bits. col_major is heed with query, key, value and out in column-major order: the same bits
-/// too. nothing is an empty body, for a guard.
-enum class Contender { heed, heed_call, naive, eigen, col_major, nothing };
+/// too. Where one token is decoded, heed reads a KvCache, matrices is Heed on the caller's key and value
+/// matrices (the same bits), and bfloat16 a cache of half the bytes. nothing is an empty body, for a guard.
+enum class Contender { heed, heed_call, naive, eigen, col_major, matrices, bfloat16, nothing };
 
 /// The last part of a benchmark's name.
 constexpr const char* name_of(Contender contender) {
@@ -26,6 +27,10 @@ constexpr const char* name_of(Contender contender) {
       return "eigen";
     case Contender::col_major:
       return "col_major";
+    case Contender::matrices:
+      return "matrices";
+    case Contender::bfloat16:
+      return "bfloat16";
     case Contender::nothing:
       break;
   }
@@ -56,9 +61,12 @@ struct Cell {
   long depth = 0;    // of a matrix product: (query_len x depth) times (depth x cols), else 0
   long cols = 0;
   bool causal = false;
+  double bytes = 0;       // of keys and values, where one token is decoded: reading them is the limit
   double flops = 0;       // of one run, those of the visible half if causal
   double max_error = -1;  // of Heed: against long double on some rows, a layer against the naive loops
   std::vector<Contestant> contestants;  // Heed first
+
+  bool decodes() const { return d_model == 0 && cols == 0 && query_len == 1 && kv_len > 1; }
 };
 
 struct Grid {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "bandwidth.hpp"
 #include "checks.hpp"
 #include "heed/version.hpp"
 #include "machine.hpp"
@@ -30,6 +31,7 @@ void time(benchmark::State& state, const Cell& cell, Contender contender) {
                                                  benchmark::Counter::kIsRate);
   // The peak beside each sample: a shared machine may be slower now than it was a minute ago.
   state.counters["peak_gflops"] = peak_gflops<T>(cell.threads);
+  if (cell.bytes > 0) state.counters["read_gbytes"] = read_gbytes(cell.threads);
 }
 
 std::string heads_of(const Cell& cell) {
@@ -65,13 +67,17 @@ Cell completed(Cell cell) {
   const double scores = rows * static_cast<double>(cell.heads) * static_cast<double>(cell.kv_len);
   cell.flops = 2 * scores * static_cast<double>(cell.head_dim + cell.value_dim) * (cell.causal ? 0.5 : 1.0);
   if (cell.d_model > 0) cell.flops += 8 * rows * static_cast<double>(cell.d_model * cell.d_model);
-  const bool decodes = cell.query_len == 1 && cell.kv_len > 1;
+  if (cell.decodes()) {
+    cell.bytes =
+        static_cast<double>(cell.batch * cell.kv_heads * cell.kv_len * (cell.head_dim + cell.value_dim)) *
+        sizeof(T);
+  }
   cell.name = (cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
               (cell.d_model > 0 ? "model" + std::to_string(cell.d_model)
                                 : heads_of(cell) + "d" + std::to_string(cell.head_dim)) +
-              (cell.causal ? "/causal/n"
-               : decodes   ? "/decode/n"
-                           : "/full/n") +
+              (cell.causal      ? "/causal/n"
+               : cell.decodes() ? "/decode/n"
+                                : "/full/n") +
               std::to_string(cell.kv_len) + threads;
   return cell;
 }

@@ -13,11 +13,11 @@ const Samples* find(const Cell& cell, const std::string& contestant, const Sampl
 
 /// One peak for a cell, from beside the samples of everyone in it: a faster one has the larger fraction, and
 /// one sample that the machine interrupted decides nothing.
-double peak_of(const Cell& cell, const SampleMap& samples) {
+double peak_of(const Cell& cell, const SampleMap& samples, std::vector<double> Samples::*which) {
   std::vector<double> peaks;
   for (const Contestant& c : cell.contestants) {
     if (const Samples* own = find(cell, c.name, samples); own != nullptr)
-      peaks.insert(peaks.end(), own->peak_gflops.begin(), own->peak_gflops.end());
+      peaks.insert(peaks.end(), (own->*which).begin(), (own->*which).end());
   }
   return median(peaks);
 }
@@ -31,8 +31,14 @@ Figures figures(const Cell& cell, const std::string& contestant, const SampleMap
   f.milliseconds = median(own->milliseconds);
   f.spread = spread(own->milliseconds);
   f.gflops = cell.flops / f.milliseconds * 1e-6;
-  f.peak_gflops = peak_of(cell, samples);
+  f.peak_gflops = peak_of(cell, samples, &Samples::peak_gflops);
   f.peak_fraction = f.gflops / f.peak_gflops;
+  if (cell.bytes > 0) {
+    const double bytes = contestant == name_of(Contender::bfloat16) ? cell.bytes / 2 : cell.bytes;
+    f.gbytes = bytes / f.milliseconds * 1e-6;
+    f.read_gbytes = peak_of(cell, samples, &Samples::read_gbytes);
+    f.peak_fraction = f.gbytes / f.read_gbytes;
+  }
   if (const Samples* heed = find(cell, name_of(Contender::heed), samples); heed != nullptr)
     f.ratio = f.milliseconds / median(heed->milliseconds);
   return f;

@@ -14,9 +14,11 @@ struct Figures {
   double milliseconds = 0;
   double spread = 0;
   double gflops = 0;
-  double peak_gflops = 0;  // of the cell
-  double peak_fraction = 0;
-  double ratio = 0;  // its time / Heed's time
+  double peak_gflops = 0;    // of the cell
+  double gbytes = 0;         // read in a second, where one token is decoded
+  double read_gbytes = 0;    // what the machine can read
+  double peak_fraction = 0;  // of the multiply-adds or, where one token is decoded, of reading memory
+  double ratio = 0;          // its time / Heed's time
 };
 
 Figures figures(const Cell& cell, const std::string& contestant, const SampleMap& samples);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "bandwidth.hpp"
 #include "checks.hpp"
 #include "contest.hpp"
 #include "problem.hpp"
@@ -152,6 +153,7 @@ void time(benchmark::State& state, const Cell& cell, const Peer& peer, std::size
     benchmark::ClobberMemory();
   }
   state.counters["peak_gflops"] = peak_gflops<float>(cell.threads);
+  if (cell.bytes > 0) state.counters["read_gbytes"] = read_gbytes(cell.threads);
 }
 
 }  // namespace

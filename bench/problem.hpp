@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cells.hpp"
+#include "heed/kv_cache.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "rivals.hpp"
 
@@ -63,6 +64,16 @@ class Problem {
       query_ = random_matrix<T>(cell.batch * cell.query_len, cell.heads * cell.head_dim, random_);
       key_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.head_dim, random_);
       value_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.value_dim, random_);
+      if (cell.decodes()) {
+        KvCacheShape kept{.batch_size = cell.batch,
+                          .num_kv_heads = cell.kv_heads,
+                          .head_dim = cell.head_dim,
+                          .value_dim = cell.value_dim,
+                          .capacity = cell.kv_len};
+        cache_.emplace(kept).append(key_, value_);
+        kept.storage = KvStorage::bfloat16;
+        if constexpr (sizeof(T) == 4) narrow_cache_.emplace(kept).append(key_, value_);
+      }
     }
     out_.resize(cell.batch * cell.query_len, cell.cols > 0      ? cell.cols
                                              : cell.d_model > 0 ? cell.d_model
@@ -101,10 +112,17 @@ class Problem {
                             {},
                             {}},
                            workspace_.data(), options_.executor);
+        } else if (cache_) {
+          decode(*cache_);
         } else {
-          plan_->run({view(query_), view(key_), view(value_), mutable_view(out_), {}, {}}, workspace_.data(),
-                     options_.executor);
+          run_plan();
         }
+        break;
+      case Contender::matrices:
+        run_plan();
+        break;
+      case Contender::bfloat16:
+        decode(*narrow_cache_);
         break;
       case Contender::heed_call:
         if (layer_) {
@@ -141,8 +159,7 @@ class Problem {
           col_value_ = value_;
           col_out_.resize(out_.rows(), out_.cols());
         }
-        plan_->run({view(col_query_), view(col_key_), view(col_value_), mutable_view(col_out_), {}, {}},
-                   workspace_.data(), options_.executor);
+        plan_->run(tensors(col_query_, col_key_, col_value_, col_out_), workspace_.data(), options_.executor);
         break;
       case Contender::nothing:
         break;
@@ -155,6 +172,27 @@ class Problem {
   AttentionShape shape() const {
     return {cell_.batch,  cell_.heads,    cell_.kv_heads, cell_.query_len,
             cell_.kv_len, cell_.head_dim, cell_.value_dim};
+  }
+
+  template <class M>
+  static AttentionTensors<T> tensors(const M& query, const M& key, const M& value, M& out) {
+    AttentionTensors<T> tensors;
+    tensors.query = view(query);
+    tensors.key = view(key);
+    tensors.value = view(value);
+    tensors.out = mutable_view(out);
+    return tensors;
+  }
+
+  void run_plan() { plan_->run(tensors(query_, key_, value_, out_), workspace_.data(), options_.executor); }
+
+  void decode(const KvCache<T>& cache) {
+    const detail::CacheView tiles = cache.cache_view();
+    AttentionTensors<T> tensors;
+    tensors.query = view(query_);
+    tensors.out = mutable_view(out_);
+    tensors.cache = &tiles;
+    plan_->run(tensors, workspace_.data(), options_.executor);
   }
 
   static void eigen_product(const Matrix<T>& a, const Matrix<T>& b, Matrix<T>& c) {
@@ -171,12 +209,7 @@ class Problem {
   }
 
   void naive_attention(Matrix<T>& out) {
-    AttentionTensors<T> tensors;
-    tensors.query = view(query_);
-    tensors.key = view(key_);
-    tensors.value = view(value_);
-    tensors.out = mutable_view(out);
-    reference::attention(shape(), options_.mask, {}, tensors);
+    reference::attention(shape(), options_.mask, {}, tensors(query_, key_, value_, out));
   }
 
   void eigen_attention(Matrix<T>& out) {
@@ -203,6 +236,7 @@ class Problem {
   std::unique_ptr<MultiHeadAttention<T>> layer_;
   std::optional<AttentionPlan<T>> plan_;
   std::optional<MultiHeadAttentionPlan<T>> layer_plan_;
+  std::optional<KvCache<T>> cache_, narrow_cache_;
   Workspace workspace_;
   Matrix<T> x_, w_, query_, key_, value_, heads_, out_;
   ColMajor col_query_, col_key_, col_value_, col_out_;

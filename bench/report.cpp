@@ -67,6 +67,9 @@ nlohmann::ordered_json contestants_json(const Cell& cell, const SampleMap& sampl
     const auto measured = [&f](double value) {
       return f.milliseconds == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
     };
+    const auto or_null = [](double value) {
+      return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+    };
     const auto text = [](const std::string& words) {
       return words.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(words);
     };
@@ -78,6 +81,8 @@ nlohmann::ordered_json contestants_json(const Cell& cell, const SampleMap& sampl
                     {"gflops", measured(f.gflops)},
                     {"peak_gflops", measured(f.peak_gflops)},
                     {"peak_fraction", measured(f.peak_fraction)},
+                    {"gbytes_per_second", or_null(f.gbytes)},
+                    {"read_gbytes_per_second", or_null(f.read_gbytes)},
                     {"ratio", measured(f.ratio)},
                     {"max_error", measured(c.max_error)},
                     {"failure", text(c.failure)}});
@@ -103,6 +108,8 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
     s.cpu_milliseconds.push_back(run.cpu_accumulated_time / static_cast<double>(run.iterations) * 1e3);
     if (const auto peak = run.counters.find("peak_gflops"); peak != run.counters.end())
       s.peak_gflops.push_back(peak->second);
+    if (const auto read = run.counters.find("read_gbytes"); read != run.counters.end())
+      s.read_gbytes.push_back(read->second);
     if (const auto bytes = run.counters.find("bytes_per_second"); bytes != run.counters.end()) {
       s.bytes_per_second.push_back(bytes->second);
     }
@@ -119,7 +126,8 @@ std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
   text << processor() << ", " << compiler() << ", kernels: " << isa()
        << "\ntimes are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
           "measured "
-          "beside each sample;\nHeed's work is planned once and run many times; the others: their own "
+          "beside each sample,\nfor decode: reading memory, keys and values counted once;\nHeed's work is "
+          "planned once and run many times; the others: their own "
           "fraction of the peak,\nand their time / Heed's time; - : not run; naive: the loops of "
           "reference.hpp;\neigen: plain products, with the full score matrix, compiled for "
        << isa();

@@ -14,6 +14,7 @@ struct Samples {
   std::vector<double> milliseconds;
   std::vector<double> cpu_milliseconds;  // of the calling thread
   std::vector<double> peak_gflops;
+  std::vector<double> read_gbytes;  // of the machine, beside each sample
   std::vector<double> bytes_per_second;
 };
 

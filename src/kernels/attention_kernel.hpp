@@ -68,7 +68,7 @@ struct Pass {
     const bool few = b.num_rows <= kTileRows || b.kv_len <= kFewKeys<T>;
     queries_in_place = (few || b.kv_len <= kQueriesInPlaceKeys<T>)&&b.query.col_stride == 1 &&
                        b.query_rotation.table == nullptr && rows_lie_evenly(b) &&
-                       b.cached.storage == Storage::same;
+                       !(b.cached.keys != nullptr && b.num_rows <= kDecodeRows);
     values_in_place =
         few && b.cached.keys == nullptr && b.value.col_stride == 1 && b.value_dim % kLanes<T> == 0;
     if (!queries_in_place) pack_queries<T>(b, memory(layout.turned), memory(layout.queries));
@@ -91,8 +91,8 @@ struct Pass {
     }
     // 4. scores = query * key^T
     const PanelRange panels = {range.begin / kPanel<T> * kPanel<T>, range.end};
-    if (tile.narrow_keys != nullptr) {
-      narrow_scores(first_row, rows, panels);
+    if (tile.stored_keys != nullptr) {
+      stored_scores(rows, panels);
     } else if (queries_in_place) {
       const Strided<const T> query = even_rows(block, block.query, first_row);
       panels_product<T, InPlaceSteps, Start::zero>(rows, block.head_dim, query.data, tile.keys, panels,
@@ -117,15 +117,12 @@ struct Pass {
     return true;
   }
 
-  void narrow_scores(Index first_row, Index rows, const PanelRange& panels) const {
-    if constexpr (sizeof(T) == 4) {
-      with_narrow_panels<T>(block.cached.storage, tile.narrow_keys, block.head_dim, kKeyTile<T>,
-                            [&](const auto& keys) {
-                              panels_product<T, QuerySteps<T>, Start::zero, kNarrowRows>(
-                                  rows, block.head_dim, memory(layout.queries) + first_row * block.head_dim,
-                                  keys, panels, scores, kKeyTile<T>);
-                            });
-    }
+  void stored_scores(Index rows, const PanelRange& panels) const {
+    with_stored_panels<T>(
+        block.cached.storage, tile.stored_keys, block.head_dim, kKeyTile<T>, [&](const auto& keys) {
+          panels_product<T, QuerySteps<T>, Start::zero, kDecodeRows, Source::memory>(
+              rows, block.head_dim, memory(layout.queries), keys, panels, scores, kKeyTile<T>);
+        });
   }
 
   /// acc += weights * values, for the keys of the range.
@@ -133,14 +130,12 @@ struct Pass {
     const Index depth = range.end - range.begin;
     const T* const weights = scores + range.begin;
     const PanelRange all = {0, block.value_dim, range.begin};
-    if (tile.narrow_values != nullptr) {
-      if constexpr (sizeof(T) == 4) {
-        with_narrow_panels<T>(block.cached.storage, tile.narrow_values, kKeyTile<T>, block.value_dim,
-                              [&](const auto& values) {
-                                panels_product<T, ScoreSteps<T>, Start::accumulate, kNarrowRows>(
-                                    rows, depth, weights, values, all, acc, layout.value_cols);
-                              });
-      }
+    if (tile.stored_values != nullptr) {
+      with_stored_panels<T>(
+          block.cached.storage, tile.stored_values, kKeyTile<T>, block.value_dim, [&](const auto& values) {
+            panels_product<T, ScoreSteps<T>, Start::accumulate, kDecodeRows, Source::memory>(
+                rows, depth, weights, values, all, acc, layout.value_cols);
+          });
     } else if (values_in_place) {
       const Panels<T>& values = tile.values;
       wide_product<T, ScoreSteps<T>, Start::accumulate>(

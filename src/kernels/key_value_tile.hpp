@@ -16,14 +16,14 @@ struct KeyValueTile {
   Panels<T> keys;
   Panels<T> values;
   bool finite;  // no value that may be visible is NaN or infinite
-  // 16-bit numbers that are widened where they are used, if the pointers are set; keys and values are then
-  // not.
-  const std::byte* narrow_keys;
-  const std::byte* narrow_values;
+  // A tile of a cache that is read once, for one register tile, as it is stored: 16-bit numbers are widened
+  // on their way into registers. If the pointers are set, keys and values are not.
+  const std::byte* stored_keys;
+  const std::byte* stored_values;
 };
 
-// Up to so many rows 16-bit numbers are widened anew for each register tile; with more, once for all.
-inline constexpr int kNarrowRows = 4;
+// Up to so many rows a cache is read that way; with more, 16-bit numbers are widened once for all of them.
+inline constexpr int kDecodeRows = 4;
 
 /// Packs keys [range.begin, range.end) of the tile, panel by panel, each turned on its way if there is a
 /// rotation. range.begin is at a panel.
@@ -58,9 +58,9 @@ inline KeyValueTile<T> load_tile(const AttentionBlock<T>& block, const Attention
     const std::byte* keys = block.cached.keys + static_cast<std::size_t>(t) * block.cached.key_stride;
     const std::byte* values = block.cached.values + static_cast<std::size_t>(t) * block.cached.value_stride;
     tile.finite = block.cached.finite[t] != 0;
-    if (block.cached.storage != Storage::same && block.num_rows <= kNarrowRows && tile.finite) {
-      tile.narrow_keys = keys;
-      tile.narrow_values = values;
+    if (block.num_rows <= kDecodeRows && tile.finite) {
+      tile.stored_keys = keys;
+      tile.stored_values = values;
       return tile;
     }
     tile.keys = cached_keys<T>(block.cached, keys, block.head_dim, range, workspace + layout.keys);
@@ -88,12 +88,18 @@ inline KeyValueTile<T> load_tile(const AttentionBlock<T>& block, const Attention
 
 /// f(keys or values as panels of the numbers that they are stored as).
 template <class T, class F>
-inline void with_narrow_panels(Storage storage, const std::byte* data, Index depth, Index cols, F f) {
-  if (storage == Storage::bfloat16) {
-    f(Panels<T, BFloat16>{reinterpret_cast<const BFloat16*>(data), depth, 0, cols});
-  } else {
-    f(Panels<T, Float16>{reinterpret_cast<const Float16*>(data), depth, 0, cols});
+inline void with_stored_panels(Storage storage, const std::byte* data, Index depth, Index cols, F f) {
+  if constexpr (sizeof(T) == 4) {
+    if (storage == Storage::bfloat16) {
+      f(Panels<T, BFloat16>{reinterpret_cast<const BFloat16*>(data), depth, 0, cols});
+      return;
+    }
+    if (storage == Storage::float16) {
+      f(Panels<T, Float16>{reinterpret_cast<const Float16*>(data), depth, 0, cols});
+      return;
+    }
   }
+  f(Panels<T>{reinterpret_cast<const T*>(data), depth, 0, cols});
 }
 
 }  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

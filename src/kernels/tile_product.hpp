@@ -30,12 +30,14 @@ struct InPlaceSteps {
 
 enum class Start { zero, accumulate };
 
-// How many bytes ahead 16-bit numbers of a cache are asked for: with 8 KB decoding was 5 to 25 % faster than
-// without (bfloat16, 1 and 4 rows, one core of a Zen 5), with 2 KB no faster.
-inline constexpr int kNarrowPrefetch = 8192;
+// Where b comes from memory and not from a cache, it is asked for so many bytes ahead: hardware prefetchers
+// stop at the end of a page. With 8 KB decoding was 5 to 25 % faster than without (bfloat16, 1 and 4 rows,
+// one core of a Zen 5), with 2 KB no faster.
+enum class Source { cache, memory };
+inline constexpr int kBytesAhead = 8192;
 
 /// B is T, or a 16-bit number of a cache, which is widened on its way into the register.
-template <class T, int Rows, int Packets, class AStep, Start start, class B>
+template <class T, int Rows, int Packets, class AStep, Start start, Source source = Source::cache, class B>
 inline void tile_product(Index depth, const T* a, const B* b, Index b_stride, T* c, Index c_stride,
                          AStep step = {}) {
   constexpr int lanes = kLanes<T>;
@@ -54,9 +56,8 @@ inline void tile_product(Index depth, const T* a, const B* b, Index b_stride, T*
   for (Index k = 0; k < depth; ++k) {
     Packet<T> columns[Packets];
     load_columns<T, Packets>(b, columns);
-    // Hardware prefetchers stop at the end of a page.
-    if constexpr (!std::is_same_v<T, B>)
-      __builtin_prefetch(reinterpret_cast<const char*>(b) + kNarrowPrefetch);
+    if constexpr (source == Source::memory)
+      __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const Packet<T> element = broadcast<T>(a[r * step.row]);
@@ -74,16 +75,18 @@ inline void tile_product(Index depth, const T* a, const B* b, Index b_stride, T*
 }
 
 /// tile_product for 1 ... Rows rows, known at run time.
-template <class T, int Packets, class AStep, Start start, int Rows = kTileRows, class B>
+template <class T, int Packets, class AStep, Start start, int Rows = kTileRows, Source source = Source::cache,
+          class B>
 inline void tile_product_rows(Index rows, Index depth, const T* a, const B* b, Index b_stride, T* c,
                               Index c_stride, AStep step = {}) {
   if constexpr (Rows > 1) {
     if (rows < Rows) {
-      tile_product_rows<T, Packets, AStep, start, Rows - 1>(rows, depth, a, b, b_stride, c, c_stride, step);
+      tile_product_rows<T, Packets, AStep, start, Rows - 1, source>(rows, depth, a, b, b_stride, c, c_stride,
+                                                                    step);
       return;
     }
   }
-  tile_product<T, Rows, Packets, AStep, start>(depth, a, b, b_stride, c, c_stride, step);
+  tile_product<T, Rows, Packets, AStep, start, source>(depth, a, b, b_stride, c, c_stride, step);
 }
 
 /// c (Rows x cols) = or += a * b for `depth` rows of b where they lie, row after row as memory is streamed
@@ -140,7 +143,7 @@ struct PanelRange {
 };
 
 /// The product of one row tile with a part of b. c has round_up(cols, lanes) columns.
-template <class T, class AStep, Start start, int Rows = kTileRows, class B>
+template <class T, class AStep, Start start, int Rows = kTileRows, Source source = Source::cache, class B>
 inline void panels_product(Index rows, Index depth, const T* a, const Panels<T, B>& b, PanelRange range, T* c,
                            Index c_stride, AStep step = {}) {
   for (Index col = range.first_col; col < range.cols; col += kPanel<T>) {
@@ -148,11 +151,11 @@ inline void panels_product(Index rows, Index depth, const T* a, const Panels<T, 
     // A full panel of 16-bit numbers is read as a whole (storage.hpp); c has room for what nobody asked for.
     const bool whole = !std::is_same_v<T, B> && panel.step == kPanel<T>;
     if (range.cols - col > kLanes<T> || whole) {
-      tile_product_rows<T, kTilePackets, AStep, start, Rows>(rows, depth, a, panel.data, panel.step, c + col,
-                                                             c_stride, step);
+      tile_product_rows<T, kTilePackets, AStep, start, Rows, source>(rows, depth, a, panel.data, panel.step,
+                                                                     c + col, c_stride, step);
     } else {
-      tile_product_rows<T, 1, AStep, start, Rows>(rows, depth, a, panel.data, panel.step, c + col, c_stride,
-                                                  step);
+      tile_product_rows<T, 1, AStep, start, Rows, source>(rows, depth, a, panel.data, panel.step, c + col,
+                                                          c_stride, step);
     }
   }
 }

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace heed::bench {
+
+/// What the machine reads from memory at most, in GB/s: sums over more memory than any cache holds, by so
+/// many threads at once.
+double read_gbytes(int threads);
+
+}  // namespace heed::bench
