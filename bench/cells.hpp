@@ -61,9 +61,12 @@ struct Cell {
   long depth = 0;    // of a matrix product: (query_len x depth) times (depth x cols), else 0
   long cols = 0;
   bool causal = false;
-  double bytes = 0;       // of keys and values, where one token is decoded: reading them is the limit
-  double flops = 0;       // of one run, those of the visible half if causal
-  double max_error = -1;  // of Heed: against long double on some rows, a layer against the naive loops
+  long window = 0;            // keys that a query sees at most, its own the last; 0: no window
+  long kv_length = 0;         // keys that exist, the rest is padding; 0: all
+  std::vector<long> lengths;  // of the sequences of a ragged batch; empty: equally long
+  double bytes = 0;           // of keys and values, where one token is decoded: reading them is the limit
+  double flops = 0;           // of one run, those of visible keys alone
+  double max_error = -1;      // of Heed: against long double on some rows, a layer against the naive loops
   std::vector<Contestant> contestants;  // Heed first
 
   bool decodes() const { return d_model == 0 && cols == 0 && query_len == 1 && kv_len > 1; }

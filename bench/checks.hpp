@@ -43,20 +43,23 @@ long double attention_error(const Problem<T>& problem, const Matrix<T>& out, Ind
     return Matrix<long double>(m.block(top, head_index * cols, rows, cols).template cast<long double>());
   };
   const Matrix<long double> query =
-      block(problem.query(), sequence * cell.query_len + row, 1, head, cell.head_dim);
-  const Matrix<long double> key =
-      block(problem.key(), sequence * cell.kv_len, cell.kv_len, kv_head, cell.head_dim);
-  const Matrix<long double> value =
-      block(problem.value(), sequence * cell.kv_len, cell.kv_len, kv_head, cell.value_dim);
+      block(problem.query(), problem.start_of(sequence) + row, 1, head, cell.head_dim);
+  // As many keys as queries, or a single query.
+  const Index kv_len = problem.kv_length_of(sequence);
+  const Index first_key = cell.lengths.empty() ? sequence * kv_len : problem.start_of(sequence);
+  const Matrix<long double> key = block(problem.key(), first_key, kv_len, kv_head, cell.head_dim);
+  const Matrix<long double> value = block(problem.value(), first_key, kv_len, kv_head, cell.value_dim);
   Matrix<long double> exact(1, cell.value_dim);
   AttentionTensors<long double> tensors;
   tensors.query = view(query);
   tensors.key = view(key);
   tensors.value = view(value);
   tensors.out = mutable_view(exact);
-  reference::attention({1, 1, 1, 1, cell.kv_len, cell.head_dim, cell.value_dim},
-                       cell.causal ? causal() & query_offset(row) : Mask(), {}, tensors);
-  return (block(out, sequence * cell.query_len + row, 1, head, cell.value_dim) - exact).cwiseAbs().maxCoeff();
+  const Mask mask = Problem<T>::mask_of(cell) & query_offset(row);
+  reference::attention({1, 1, 1, 1, kv_len, cell.head_dim, cell.value_dim}, mask, {}, tensors);
+  return (block(out, problem.start_of(sequence) + row, 1, head, cell.value_dim) - exact)
+      .cwiseAbs()
+      .maxCoeff();
 }
 
 /// Of one row of a product, against long double.
@@ -82,8 +85,10 @@ double check_heed(Problem<T>& problem) {
     if (cell.cols > 0) {
       worst = std::max(worst, product_error(problem, out, row));
     } else {
-      worst = std::max(worst, attention_error(problem, out, 0, 0, row));
-      worst = std::max(worst, attention_error(problem, out, cell.batch - 1, cell.heads - 1, row));
+      for (const auto& [sequence, head] : {std::pair{Index{0}, Index{0}}, {cell.batch - 1, cell.heads - 1}}) {
+        const Index own = std::min(row, problem.length_of(sequence) - 1);
+        worst = std::max(worst, attention_error(problem, out, sequence, head, own));
+      }
     }
   }
   return require_small<T>(cell, worst);

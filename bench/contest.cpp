@@ -34,6 +34,28 @@ void time(benchmark::State& state, const Cell& cell, Contender contender) {
   if (cell.bytes > 0) state.counters["read_gbytes"] = read_gbytes(cell.threads);
 }
 
+/// Pairs of a query and a key that it sees, half of all under a causal mask.
+double visible_scores(const Cell& cell) {
+  const auto heads = static_cast<double>(cell.heads);
+  const double causal_share = cell.causal ? 0.5 : 1.0;
+  if (!cell.lengths.empty()) {
+    double scores = 0;
+    for (const long length : cell.lengths) scores += static_cast<double>(length * length);
+    return scores * heads * causal_share;
+  }
+  const double queries = static_cast<double>(cell.batch * cell.query_len) * heads;
+  if (cell.window > 0) return queries * static_cast<double>(cell.window);
+  if (cell.kv_length > 0) return queries * static_cast<double>(cell.kv_length);
+  return queries * static_cast<double>(cell.kv_len) * causal_share;
+}
+
+std::string mask_of(const Cell& cell) {
+  if (!cell.lengths.empty()) return "/ragged" + std::to_string(cell.lengths.size());
+  if (cell.window > 0) return "/window" + std::to_string(cell.window);
+  if (cell.kv_length > 0) return "/kv_length" + std::to_string(cell.kv_length);
+  return cell.causal ? "/causal" : cell.decodes() ? "/decode" : "/full";
+}
+
 std::string heads_of(const Cell& cell) {
   std::string text;
   if (cell.batch > 1) text += "b" + std::to_string(cell.batch);
@@ -64,8 +86,7 @@ Cell completed(Cell cell) {
                 std::to_string(cell.cols) + "/n" + std::to_string(cell.query_len) + threads;
     return cell;
   }
-  const double scores = rows * static_cast<double>(cell.heads) * static_cast<double>(cell.kv_len);
-  cell.flops = 2 * scores * static_cast<double>(cell.head_dim + cell.value_dim) * (cell.causal ? 0.5 : 1.0);
+  cell.flops = 2 * visible_scores(cell) * static_cast<double>(cell.head_dim + cell.value_dim);
   if (cell.d_model > 0) cell.flops += 8 * rows * static_cast<double>(cell.d_model * cell.d_model);
   if (cell.decodes()) {
     cell.bytes =
@@ -75,10 +96,7 @@ Cell completed(Cell cell) {
   cell.name = (cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
               (cell.d_model > 0 ? "model" + std::to_string(cell.d_model)
                                 : heads_of(cell) + "d" + std::to_string(cell.head_dim)) +
-              (cell.causal      ? "/causal/n"
-               : cell.decodes() ? "/decode/n"
-                                : "/full/n") +
-              std::to_string(cell.kv_len) + threads;
+              mask_of(cell) + "/n" + std::to_string(cell.kv_len) + threads;
   return cell;
 }
 

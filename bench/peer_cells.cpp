@@ -103,7 +103,10 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
     if (!any_matches(cell, all_peers, grid.filter)) return;
     std::vector<Contender> rivals;
     // Both work on one thread.
-    if (cell.decodes()) rivals.insert(rivals.end(), {Contender::bfloat16, Contender::matrices});
+    if (cell.decodes()) {
+      rivals.push_back(Contender::bfloat16);
+      rivals.push_back(Contender::matrices);
+    }
     if (cell.threads == 1) rivals.push_back(Contender::eigen);
     if (cell.threads == 1 && cell.flops <= kMostNaiveFlops) rivals.push_back(Contender::naive);
     enter<float>(cell, rivals);

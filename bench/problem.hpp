@@ -32,7 +32,11 @@ class Problem {
 
   explicit Problem(const Cell& cell)
       : cell_(cell), random_(static_cast<std::uint64_t>(cell.query_len + cell.head_dim)) {
-    options_.mask = cell.causal ? causal() : Mask();
+    options_.mask = mask_of(cell);
+    for (std::size_t b = 0; b < cell.lengths.size(); ++b) {
+      if (b == 0) starts_.push_back(0);
+      starts_.push_back(starts_.back() + cell.lengths[b]);
+    }
     options_.num_heads = cell.heads;
     options_.num_kv_heads = cell.kv_heads;
     options_.batch_size = cell.batch;
@@ -53,7 +57,7 @@ class Problem {
       layer_ = std::make_unique<MultiHeadAttention<T>>(cell.d_model, cell.heads, random_);
       layer_plan_.emplace(LayerShape{cell.batch, cell.query_len, cell.d_model, cell.d_model, cell.heads,
                                      cell.head_dim, cell.value_dim},
-                          options_.mask, cell.threads);
+                          options_.mask, ScoreOptions{}, cell.threads);
       workspace_.reserve(layer_plan_->workspace_bytes());
       query_.resize(x_.rows(), cell.d_model);
       key_ = value_ = query_;
@@ -61,9 +65,9 @@ class Problem {
     } else {
       plan_.emplace(shape(), options_.mask, ScoreOptions{}, cell.threads);
       workspace_.reserve(plan_->workspace_bytes());
-      query_ = random_matrix<T>(cell.batch * cell.query_len, cell.heads * cell.head_dim, random_);
-      key_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.head_dim, random_);
-      value_ = random_matrix<T>(cell.batch * cell.kv_len, cell.kv_heads * cell.value_dim, random_);
+      query_ = random_matrix<T>(shape().query_rows(), cell.heads * cell.head_dim, random_);
+      key_ = random_matrix<T>(shape().kv_rows(), cell.kv_heads * cell.head_dim, random_);
+      value_ = random_matrix<T>(shape().kv_rows(), cell.kv_heads * cell.value_dim, random_);
       if (cell.decodes()) {
         KvCacheShape kept{.batch_size = cell.batch,
                           .num_kv_heads = cell.kv_heads,
@@ -75,12 +79,25 @@ class Problem {
         if constexpr (sizeof(T) == 4) narrow_cache_.emplace(kept).append(key_, value_);
       }
     }
-    out_.resize(cell.batch * cell.query_len, cell.cols > 0      ? cell.cols
-                                             : cell.d_model > 0 ? cell.d_model
-                                                                : cell.heads * cell.value_dim);
+    out_.resize(cell.cols > 0 || cell.d_model > 0 ? x_.rows() : query_.rows(),
+                cell.cols > 0      ? cell.cols
+                : cell.d_model > 0 ? cell.d_model
+                                   : cell.heads * cell.value_dim);
   }
 
   const Cell& cell() const { return cell_; }
+
+  /// What the cell's queries see.
+  static Mask mask_of(const Cell& cell) {
+    if (cell.window > 0) return causal() & window(cell.window - 1, 0);
+    if (cell.kv_length > 0)
+      return kv_lengths(std::vector<Index>(static_cast<std::size_t>(cell.batch), cell.kv_length));
+    return cell.causal ? causal() : Mask();
+  }
+  /// The first row of a sequence, and how many it has.
+  Index start_of(Index sequence) const { return shape().query_start(sequence); }
+  Index length_of(Index sequence) const { return shape().query_len_of(sequence); }
+  Index kv_length_of(Index sequence) const { return shape().kv_len_of(sequence); }
   const Matrix<T>& query() const { return query_; }
   const Matrix<T>& key() const { return key_; }
   const Matrix<T>& value() const { return value_; }
@@ -170,8 +187,8 @@ class Problem {
   bool is_product() const { return cell_.cols > 0; }
 
   AttentionShape shape() const {
-    return {cell_.batch,  cell_.heads,    cell_.kv_heads, cell_.query_len,
-            cell_.kv_len, cell_.head_dim, cell_.value_dim};
+    return {cell_.batch,    cell_.heads,     cell_.kv_heads, cell_.query_len, cell_.kv_len,
+            cell_.head_dim, cell_.value_dim, starts_,        starts_};
   }
 
   template <class M>
@@ -238,6 +255,7 @@ class Problem {
   std::optional<MultiHeadAttentionPlan<T>> layer_plan_;
   std::optional<KvCache<T>> cache_, narrow_cache_;
   Workspace workspace_;
+  std::vector<Index> starts_;  // of a ragged batch
   Matrix<T> x_, w_, query_, key_, value_, heads_, out_;
   ColMajor col_query_, col_key_, col_value_, col_out_;
   std::vector<T> scores_;

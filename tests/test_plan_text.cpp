@@ -138,11 +138,12 @@ TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it",
 }
 
 TEST_CASE("a layer's plan prints its steps with the plan of the attention among them") {
-  const MultiHeadAttentionPlan<float> plan({2, 50, 24, 20, 3, 8, 4}, causal(), 2);
+  const MultiHeadAttentionPlan<float> plan({2, 50, 24, 20, 3, 8, 4}, causal(), {}, 2);
   const std::string text = plan.to_string();
   CAPTURE(text);
   CHECK(contains(text, "layer float: x (100 x 24) to out (100 x 20)\n"));
-  CHECK(contains(text, "query (100 x 24), key (100 x 24), value (100 x 12): x times w_q, w_k, w_v\n"));
+  CHECK(contains(text,
+                 "query (100 x 24), key (100 x 24), value (100 x 12): x times w_q, w_k, w_v, in one pass"));
   CHECK(contains(text, "attention float: 2 sequences, 3 heads on 3 key/value heads, 50 queries x 50 keys"));
   CHECK(line_of(text, "threads") == "2, as asked for");
   const std::string total =

@@ -166,6 +166,7 @@ class AttentionPlan {
 
   Index num_items() const noexcept;
   bool masked() const noexcept;
+  std::string options_text() const;
   Index query_offset(Index sequence) const noexcept {
     return query_offsets_.empty() ? first_offset_ : query_offsets_[static_cast<std::size_t>(sequence)];
   }

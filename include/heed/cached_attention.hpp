@@ -14,7 +14,7 @@ namespace detail {
 template <class T>
 void run_cached_attention(const MatrixView<const T>& query, const KvCache<T>& cache, AttentionOptions options,
                           const MatrixView<T>& out) {
-  const AttentionShape shape = cached_shape<T>(query, cache, options);
+  const AttentionShape shape = cached_shape<T>(query, cache, 0, options);
   const CacheView tiles = cache.cache_view();
   AttentionTensors<T> tensors;
   tensors.query = query;

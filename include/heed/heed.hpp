@@ -31,6 +31,7 @@
 #include "heed/probe.hpp"
 
 #include "heed/heat_map.hpp"
+#include "heed/heat_map_observer.hpp"
 #include "heed/plot.hpp"
 #include "heed/pca.hpp"
 #include "heed/safetensors.hpp"

@@ -130,15 +130,16 @@ extern template class KvCache<double>;
 
 namespace detail {
 
-/// The attention of queries against a cache. Throws ShapeError if the cache is a ring that no longer has a
-/// key that a query may see.
+/// The attention of queries against a cache to which each sequence will first have `appended` tokens more.
+/// Completes the mask. Throws ShapeError if the cache is a ring that will no longer have a key that a query
+/// may see.
 template <class T>
-AttentionShape cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache,
+AttentionShape cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache, Index appended,
                             AttentionOptions& options);
 
-extern template AttentionShape cached_shape(const MatrixView<const float>&, const KvCache<float>&,
+extern template AttentionShape cached_shape(const MatrixView<const float>&, const KvCache<float>&, Index,
                                             AttentionOptions&);
-extern template AttentionShape cached_shape(const MatrixView<const double>&, const KvCache<double>&,
+extern template AttentionShape cached_shape(const MatrixView<const double>&, const KvCache<double>&, Index,
                                             AttentionOptions&);
 
 }  // namespace detail

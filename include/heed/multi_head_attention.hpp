@@ -4,10 +4,13 @@
 
 #include <cmath>
 #include <concepts>
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "heed/attention.hpp"
+#include "heed/cached_attention.hpp"
 #include "heed/matrix_product.hpp"
 #include "heed/multi_head_attention_plan.hpp"
 #include "heed/random.hpp"
@@ -15,9 +18,13 @@
 namespace heed {
 
 struct LayerOptions {
-  Mask mask = {};                // who may see whom; default: every position sees every position
-  Index batch_size = 1;          // sequences of equal length, stacked in the rows of x
-  Executor* executor = nullptr;  // default: the calling thread alone
+  Mask mask = {};                        // who may see whom; default: every position sees every position
+  ScoreOptions score = {};               // scale, softcap, sinks, rotary
+  Index batch_size = 1;                  // sequences of equal length, stacked in the rows of x
+  std::vector<Index> query_starts = {};  // or sequences of any length, as in AttentionOptions
+  std::vector<Index> kv_starts = {};     // the same for the other sequences of cross-attention
+  std::optional<Index> num_kv_heads = std::nullopt;  // default: num_heads, or the layer's own
+  Executor* executor = nullptr;                      // default: the calling thread alone
 };
 
 template <class Scalar>
@@ -27,111 +34,241 @@ struct MultiHeadAttentionResult {
   Matrix<Scalar> heads;              // the heads' outputs side by side, before the output projection
 };
 
+/// The sizes of a layer's weights; each defaults to what the paper has.
+struct MultiHeadAttentionSizes {
+  Index d_model = 0;
+  Index num_heads = 1;
+  std::optional<Index> num_kv_heads = std::nullopt;     // fewer: grouped heads (Ainslie et al. 2023)
+  std::optional<Index> head_dim = std::nullopt;         // default: d_model / num_heads
+  std::optional<Index> value_dim = std::nullopt;        // default: head_dim
+  std::optional<Index> key_input_dim = std::nullopt;    // of what keys are made from; default: d_model
+  std::optional<Index> value_input_dim = std::nullopt;  // of what values are made from; default: d_model
+  bool bias = false;                                    // whether the projections add a vector
+};
+
 namespace detail {
 
 template <class Scalar>
 struct ProjectionWeights {
   MatrixView<const Scalar> w_q;  // d_in x (num_heads * head_dim)
-  MatrixView<const Scalar> w_k;  // d_in x (num_heads * head_dim)
-  MatrixView<const Scalar> w_v;  // d_in x (num_heads * value_dim)
+  MatrixView<const Scalar> w_k;  // d_in or d_key x (num_kv_heads * head_dim)
+  MatrixView<const Scalar> w_v;  // d_in or d_value x (num_kv_heads * value_dim)
   MatrixView<const Scalar> w_o;  // (num_heads * value_dim) x d_out
+  MatrixView<const Scalar> b_q = {};
+  MatrixView<const Scalar> b_k = {};
+  MatrixView<const Scalar> b_v = {};
+  MatrixView<const Scalar> b_o = {};
 };
 
-/// The sizes of the layer; throws ShapeError if the weights do not fit each other and x, or cannot be split
-/// into heads.
+/// What a layer reads: x alone, or the sequences that x attends to.
 template <class Scalar>
-LayerShape layer_shape(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
+struct LayerInputs {
+  MatrixView<const Scalar> x;
+  std::optional<MatrixView<const Scalar>> key_input = std::nullopt;
+  std::optional<MatrixView<const Scalar>> value_input = std::nullopt;
+};
+
+/// The sizes of the layer; throws ShapeError if the weights do not fit each other and the inputs, or cannot
+/// be split into heads.
+template <class Scalar>
+LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w, Index num_heads,
                        const LayerOptions& options) {
-  if (num_heads < 1)
-    throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+  const auto require_one = [](Index heads, const char* name) {
+    if (heads < 1)
+      throw_shape_error(std::string(name) + " is " + std::to_string(heads) + ", it must be at least 1");
+  };
+  require_one(num_heads, "num_heads");
+  const Index num_kv_heads = options.num_kv_heads.value_or(num_heads);
+  require_one(num_kv_heads, "num_kv_heads");
   const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, const auto& other,
-                               const char* other_name, Index rows) {
-    if (matrix.rows != rows) {
+                               const char* other_name) {
+    if (matrix.rows != other.cols) {
       throw_shape_error(std::string(other_name) + " is " + size_of(other) + ", " + name + " is " +
                         size_of(matrix) + ": as many columns as rows are needed");
     }
   };
-  require_rows(w.w_q, "w_q", x, "x", x.cols);
-  require_rows(w.w_k, "w_k", x, "x", x.cols);
-  require_rows(w.w_v, "w_v", x, "x", x.cols);
-  require_rows(w.w_o, "w_o", w.w_v, "w_v", w.w_v.cols);
-  if (w.w_q.cols != w.w_k.cols) throw_shape_error("w_q is " + size_of(w.w_q) + ", w_k is " + size_of(w.w_k));
-  const auto require_heads = [&](const MatrixView<const Scalar>& matrix, const char* name) {
-    if (matrix.cols == 0 || matrix.cols % num_heads != 0) {
+  const bool cross = in.key_input.has_value();
+  require_rows(w.w_q, "w_q", in.x, "x");
+  require_rows(w.w_k, "w_k", cross ? *in.key_input : in.x, cross ? "key_input" : "x");
+  require_rows(w.w_v, "w_v", cross ? *in.value_input : in.x, cross ? "value_input" : "x");
+  const auto require_heads = [&](const MatrixView<const Scalar>& matrix, const char* name, Index heads,
+                                 const char* heads_name) {
+    if (matrix.cols == 0 || matrix.cols % heads != 0) {
       throw_shape_error(std::string(name) + " is " + size_of(matrix) + ": d_model " +
-                        std::to_string(matrix.cols) + " is not a positive multiple of num_heads " +
-                        std::to_string(num_heads));
+                        std::to_string(matrix.cols) + " is not a positive multiple of " + heads_name + " " +
+                        std::to_string(heads));
     }
   };
-  require_heads(w.w_q, "w_q");
-  require_heads(w.w_v, "w_v");
+  if (num_kv_heads == num_heads && w.w_q.cols != w.w_k.cols)
+    throw_shape_error("w_q is " + size_of(w.w_q) + ", w_k is " + size_of(w.w_k));
+  require_heads(w.w_q, "w_q", num_heads, "num_heads");
+  require_heads(w.w_k, "w_k", num_kv_heads, "num_kv_heads");
+  require_heads(w.w_v, "w_v", num_kv_heads, "num_kv_heads");
+  if (w.w_q.cols / num_heads != w.w_k.cols / num_kv_heads) {
+    throw_shape_error("w_q is " + size_of(w.w_q) + " for " + std::to_string(num_heads) + " heads, w_k is " +
+                      size_of(w.w_k) + " for " + std::to_string(num_kv_heads) +
+                      ": their heads differ in size");
+  }
+  const Index value_dim = w.w_v.cols / num_kv_heads;
+  if (w.w_o.rows != num_heads * value_dim) {
+    throw_shape_error("w_v is " + size_of(w.w_v) + ", w_o is " + size_of(w.w_o) + ": as many rows as " +
+                      std::to_string(num_heads) + " heads of " + std::to_string(value_dim) +
+                      " have columns are needed");
+  }
+  if (cross && in.key_input->rows != in.value_input->rows) {
+    throw_shape_error("key_input has " + std::to_string(in.key_input->rows) + " rows, value_input has " +
+                      std::to_string(in.value_input->rows));
+  }
+  AttentionOptions batch;
+  batch.batch_size = options.batch_size;
+  batch.query_starts = options.query_starts;
+  batch.kv_starts = options.kv_starts;
+  if (!cross && !options.kv_starts.empty())
+    throw_argument_error("kv_starts is given, but keys and values come from x: query_starts says all");
   LayerShape shape;
-  shape.batch_size = options.batch_size;
-  shape.seq_len = per_sequence(x.rows, options.batch_size, "x");
-  shape.d_in = x.cols;
+  shape.batch_size = batch_size_of(batch);
+  shape.seq_len = query_length(in.x.rows, options.query_starts, shape.batch_size, "x");
+  shape.query_starts = options.query_starts;
+  shape.d_in = in.x.cols;
   shape.d_out = w.w_o.cols;
   shape.num_heads = num_heads;
+  shape.num_kv_heads = num_kv_heads;
   shape.head_dim = w.w_q.cols / num_heads;
-  shape.value_dim = w.w_v.cols / num_heads;
+  shape.value_dim = value_dim;
+  if (cross) {
+    shape.kv_len = query_length(in.key_input->rows, options.kv_starts, shape.batch_size, "key_input");
+    shape.kv_starts = options.kv_starts;
+    shape.d_key = in.key_input->cols;
+    shape.d_value = in.value_input->cols;
+  }
   return shape;
+}
+
+/// reference::matrix_product, with the same vector added to each row.
+template <class Scalar>
+void naive_product(const MatrixView<const Scalar>& a, const MatrixView<const Scalar>& b,
+                   const MatrixView<const Scalar>& bias, const MatrixView<Scalar>& out) {
+  reference::matrix_product(a, b, out);
+  for (Index i = 0; !bias.empty() && i < out.rows; ++i) {
+    for (Index j = 0; j < out.cols; ++j) out(i, j) += bias(0, j);
+  }
 }
 
 /// Scalars without kernels: the same steps with the loops of reference.hpp.
 template <class Scalar>
-void run_layer_on_loops(const LayerShape& shape, const Mask& mask, const LayerTensors<Scalar>& tensors) {
-  const AttentionShape attention{shape.batch_size,
-                                 shape.num_heads,
-                                 shape.num_heads,
-                                 shape.seq_len,
-                                 shape.seq_len,
-                                 shape.head_dim,
-                                 shape.value_dim,
-                                 {},
-                                 {}};
-  check_attention(attention, mask, {}, typeid(Scalar));
-  check_layer_tensors(shape, mask, tensors);
+void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
+                        const LayerTensors<Scalar>& tensors) {
+  const AttentionShape attention = attention_shape_of(shape);
+  check_attention(attention, options.mask, options.score, typeid(Scalar));
+  check_layer_tensors(shape, options.mask, tensors);
+  const auto& key_input = shape.is_cross() ? tensors.key_input : tensors.x;
+  const auto& value_input = shape.is_cross() ? tensors.value_input : tensors.x;
   Matrix<Scalar> query(tensors.x.rows, tensors.w_q.cols);
-  Matrix<Scalar> key(tensors.x.rows, tensors.w_k.cols);
-  Matrix<Scalar> value(tensors.x.rows, tensors.w_v.cols);
-  Matrix<Scalar> heads(tensors.x.rows, tensors.w_v.cols);
-  reference::matrix_product(tensors.x, tensors.w_q, mutable_view(query));
-  reference::matrix_product(tensors.x, tensors.w_k, mutable_view(key));
-  reference::matrix_product(tensors.x, tensors.w_v, mutable_view(value));
+  Matrix<Scalar> key(key_input.rows, tensors.w_k.cols);
+  Matrix<Scalar> value(value_input.rows, tensors.w_v.cols);
+  Matrix<Scalar> heads(tensors.x.rows, tensors.w_o.rows);
+  naive_product(tensors.x, tensors.w_q, tensors.b_q, mutable_view(query));
+  naive_product(key_input, tensors.w_k, tensors.b_k, mutable_view(key));
+  naive_product(value_input, tensors.w_v, tensors.b_v, mutable_view(value));
   AttentionTensors<Scalar> parts;
   parts.query = view(query);
   parts.key = view(key);
   parts.value = view(value);
   parts.out = tensors.heads.data != nullptr ? tensors.heads : mutable_view(heads);
   parts.weights = tensors.weights;
-  reference::attention(attention, mask, {}, parts);
-  reference::matrix_product(MatrixView<const Scalar>(parts.out), tensors.w_o, tensors.out);
+  reference::attention(attention, options.mask, options.score, parts);
+  naive_product(MatrixView<const Scalar>(parts.out), tensors.w_o, tensors.b_o, tensors.out);
+}
+
+inline Index threads_of(const Executor* executor) {
+  return executor != nullptr ? executor->concurrency() : 1;
 }
 
 template <class Scalar>
-Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w, Index num_heads,
+Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w, Index num_heads,
                        const LayerOptions& options, MultiHeadAttentionResult<Scalar>* result) {
-  const LayerShape shape = layer_shape(x, w, num_heads, options);
-  Matrix<Scalar> out(x.rows, w.w_o.cols);
-  LayerTensors<Scalar> tensors{x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out), {}, {}};
+  const LayerShape shape = layer_shape(in, w, num_heads, options);
+  Matrix<Scalar> out(in.x.rows, w.w_o.cols);
+  LayerTensors<Scalar> tensors{in.x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out),
+                               {},   {},    w.b_q, w.b_k, w.b_v, w.b_o};
+  if (in.key_input) {
+    tensors.key_input = *in.key_input;
+    tensors.value_input = *in.value_input;
+  }
   if (result != nullptr) {
+    const AttentionShape attention = attention_shape_of(shape);
+    check_attention(attention, options.mask, options.score, typeid(Scalar));
     result->weights.batch_size = shape.batch_size;
     result->weights.num_heads = num_heads;
     result->weights.query_len = shape.seq_len;
-    result->weights.kv_len = shape.seq_len;
-    result->weights.stacked.resize(x.rows * num_heads, shape.seq_len);
-    result->heads.resize(x.rows, w.w_v.cols);
+    result->weights.kv_len = attention.kv_len;
+    result->weights.query_starts = attention.query_starts;
+    result->weights.kv_starts = attention.kv_starts;
+    result->weights.stacked.resize(in.x.rows * num_heads, attention.kv_len);
+    result->heads.resize(in.x.rows, w.w_o.rows);
     tensors.weights = mutable_view(result->weights.stacked);
     tensors.heads = mutable_view(result->heads);
   }
   if constexpr (has_kernels<Scalar>) {
-    const MultiHeadAttentionPlan<Scalar> plan(
-        shape, options.mask, options.executor != nullptr ? options.executor->concurrency() : 1);
+    const MultiHeadAttentionPlan<Scalar> plan(shape, options.mask, options.score,
+                                              threads_of(options.executor));
     plan.check(tensors);
     CallWorkspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {
-    run_layer_on_loops(shape, options.mask, tensors);
+    run_layer_on_loops(shape, options, tensors);
   }
+  return out;
+}
+
+/// New tokens after those of a cache: their keys and values are appended, then they attend to all. Everything
+/// is checked before the cache changes.
+template <class Scalar>
+Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w,
+                              Index num_heads, KvCache<Scalar>& cache, const LayerOptions& options) {
+  LayerOptions own = options;
+  own.batch_size = cache.shape().batch_size;
+  own.num_kv_heads = cache.shape().num_kv_heads;
+  if (!options.query_starts.empty())
+    throw_argument_error("query_starts is given: with a cache, every sequence gets as many new tokens");
+  const LayerShape shape = layer_shape<Scalar>({x}, w, num_heads, own);
+  Matrix<Scalar> out(x.rows, w.w_o.cols);
+  check_layer_tensors(
+      shape, Mask(),
+      LayerTensors<Scalar>{
+          x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out), {}, {}, w.b_q, w.b_k, w.b_v, w.b_o});
+  Matrix<Scalar> query(x.rows, w.w_q.cols);
+  Matrix<Scalar> key(x.rows, w.w_k.cols);
+  Matrix<Scalar> value(x.rows, w.w_v.cols);
+  Matrix<Scalar> heads(x.rows, w.w_o.rows);
+  AttentionOptions attention;
+  attention.mask = options.mask;
+  attention.scale = options.score.scale;
+  attention.softcap = options.score.softcap;
+  attention.sinks = options.score.sinks;
+  attention.rotary = options.score.rotary;
+  attention.num_heads = num_heads;
+  const AttentionShape cached = cached_shape<Scalar>(view(query), cache, shape.seq_len, attention);
+  const Index threads = threads_of(options.executor);
+  const AttentionPlan<Scalar> plan(cached, attention.mask, score_options(attention), threads);
+  const std::size_t in_bytes =
+      product_workspace_bytes<Scalar>(x.rows, x.cols, w.w_q.cols + w.w_k.cols + w.w_v.cols, threads);
+  const std::size_t out_bytes = product_workspace_bytes<Scalar>(x.rows, w.w_o.rows, w.w_o.cols, threads);
+  CallWorkspace workspace(std::max({in_bytes, out_bytes, plan.workspace_bytes()}));
+
+  const ProductTerm<Scalar> projections[] = {{w.w_q, mutable_view(query), w.b_q},
+                                             {w.w_k, mutable_view(key), w.b_k},
+                                             {w.w_v, mutable_view(value), w.b_v}};
+  run_products<Scalar>(x, projections, 3, workspace.data(), threads, options.executor);
+  cache.append(view(key), view(value), options.score.rotary);
+  const CacheView tiles = cache.cache_view();
+  AttentionTensors<Scalar> tensors;
+  tensors.query = view(query);
+  tensors.out = mutable_view(heads);
+  tensors.cache = &tiles;
+  plan.run(tensors, workspace.data(), options.executor);
+  run_product<Scalar>(view(heads), w.w_o, mutable_view(out), workspace.data(), threads, options.executor,
+                      w.b_o);
   return out;
 }
 
@@ -141,9 +278,9 @@ Matrix<Scalar> forward(const MatrixView<const Scalar>& x, const ProjectionWeight
 /// w_k, v = x * w_v.
 ///
 /// x is (batch_size * seq_len) x d_model; w_q, w_k and w_v have d_model rows, and each num_heads blocks of
-/// columns; w_o has as many rows as w_v has columns. All are Eigen expressions with memory, of one scalar
-/// type. Throws ShapeError, before any work, if sizes do not fit or d_model is no multiple of num_heads.
-/// Memory: the four projections. Threads: the caller's, or the executor's.
+/// columns (w_k and w_v num_kv_heads); w_o has num_heads * value_dim rows. All are Eigen expressions with
+/// memory, of one scalar type. Throws ShapeError, before any work, if sizes do not fit or d_model is no
+/// multiple of num_heads. Memory: the four projections. Threads: the caller's, or the executor's.
 template <class X, class Q, class K, class V, class O>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
                                                 const Eigen::DenseBase<K>& w_k,
@@ -154,7 +291,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
   static_assert(std::is_same_v<Scalar, typename Q::Scalar> && std::is_same_v<Scalar, typename K::Scalar> &&
                     std::is_same_v<Scalar, typename V::Scalar> && std::is_same_v<Scalar, typename O::Scalar>,
                 "x and the weights need the same scalar type: cast them");
-  return detail::forward<Scalar>(view(x), {view(w_q), view(w_k), view(w_v), view(w_o)}, num_heads, options,
+  return detail::forward<Scalar>({view(x)}, {view(w_q), view(w_k), view(w_v), view(w_o)}, num_heads, options,
                                  nullptr);
 }
 
@@ -181,7 +318,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
   return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, additive_mask(mask));
 }
 
-/// A layer of multi-head self-attention that owns its projections.
+/// A layer of multi-head attention that owns its projections.
 ///
 ///   heed::Random random(0xBEEF);
 ///   heed::MultiHeadAttention<double> attention(16, 2, random, 0.3);
@@ -192,48 +329,98 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 template <class Scalar>
 class MultiHeadAttention {
  public:
-  Matrix<Scalar> w_q;  // d_model x (num_heads * head_dim)
-  Matrix<Scalar> w_k;  // d_model x (num_heads * head_dim)
-  Matrix<Scalar> w_v;  // d_model x (num_heads * value_dim)
-  Matrix<Scalar> w_o;  // (num_heads * value_dim) x d_model
+  using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic>;
 
-  /// Square weights, filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order.
-  /// bound defaults to sqrt(3 / d_model), which gives projections the variance of their input. Throws
-  /// ShapeError unless d_model is a positive multiple of num_heads.
-  MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1)
-      : num_heads_(num_heads) {
-    if (d_model < 1 || num_heads < 1 || d_model % num_heads != 0) {
-      throw_shape_error("d_model is " + std::to_string(d_model) +
+  Matrix<Scalar> w_q;  // d_model x (num_heads * head_dim)
+  Matrix<Scalar> w_k;  // key_input_dim x (num_kv_heads * head_dim)
+  Matrix<Scalar> w_v;  // value_input_dim x (num_kv_heads * value_dim)
+  Matrix<Scalar> w_o;  // (num_heads * value_dim) x d_model
+  RowVector b_q;       // added to each row of x * w_q, unless empty; the next three likewise
+  RowVector b_k;
+  RowVector b_v;
+  RowVector b_o;
+
+  /// Weights filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order; biases are
+  /// 0. bound defaults to sqrt(3 / rows), which gives projections the variance of their input. Throws
+  /// ShapeError unless sizes are positive, d_model is a multiple of num_heads where no head_dim is given, and
+  /// num_heads one of num_kv_heads.
+  MultiHeadAttention(const MultiHeadAttentionSizes& sizes, Random& random, double bound = -1)
+      : num_heads_(sizes.num_heads), num_kv_heads_(sizes.num_kv_heads.value_or(sizes.num_heads)) {
+    if (sizes.d_model < 1 || num_heads_ < 1 || (!sizes.head_dim && sizes.d_model % num_heads_ != 0)) {
+      throw_shape_error("d_model is " + std::to_string(sizes.d_model) +
                         ", it must be a positive multiple of num_heads, which is " +
-                        std::to_string(num_heads));
+                        std::to_string(num_heads_));
+    }
+    if (num_kv_heads_ < 1 || num_heads_ % num_kv_heads_ != 0) {
+      throw_shape_error("num_heads is " + std::to_string(num_heads_) +
+                        ", it must be a positive multiple of num_kv_heads, which is " +
+                        std::to_string(num_kv_heads_));
     }
     if (!std::isfinite(bound))
       throw_argument_error("bound is " + std::to_string(bound) + ", it must be finite");
-    const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(d_model)) : bound;
+    const Index head_dim = sizes.head_dim.value_or(sizes.d_model / num_heads_);
+    const Index value_dim = sizes.value_dim.value_or(head_dim);
+    const Index key_input_dim = sizes.key_input_dim.value_or(sizes.d_model);
+    const Index value_input_dim = sizes.value_input_dim.value_or(sizes.d_model);
+    for (const auto& [size, name] : {std::pair{head_dim, "head_dim"},
+                                     {value_dim, "value_dim"},
+                                     {key_input_dim, "key_input_dim"},
+                                     {value_input_dim, "value_input_dim"}}) {
+      if (size < 1)
+        throw_shape_error(std::string(name) + " is " + std::to_string(size) + ", it must be at least 1");
+    }
+    w_q.resize(sizes.d_model, num_heads_ * head_dim);
+    w_k.resize(key_input_dim, num_kv_heads_ * head_dim);
+    w_v.resize(value_input_dim, num_kv_heads_ * value_dim);
+    w_o.resize(num_heads_ * value_dim, sizes.d_model);
     for (Matrix<Scalar>* w : {&w_q, &w_k, &w_v, &w_o}) {
-      w->resize(d_model, d_model);
-      for (Index i = 0; i < d_model; ++i) {
-        for (Index j = 0; j < d_model; ++j) (*w)(i, j) = static_cast<Scalar>(random.uniform(-limit, limit));
+      const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(w->rows())) : bound;
+      for (Index i = 0; i < w->rows(); ++i) {
+        for (Index j = 0; j < w->cols(); ++j) (*w)(i, j) = static_cast<Scalar>(random.uniform(-limit, limit));
       }
+    }
+    if (sizes.bias) {
+      b_q.setZero(w_q.cols());
+      b_k.setZero(w_k.cols());
+      b_v.setZero(w_v.cols());
+      b_o.setZero(w_o.cols());
     }
   }
 
+  /// The same with square weights and no biases.
+  MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1)
+      : MultiHeadAttention(MultiHeadAttentionSizes{.d_model = d_model, .num_heads = num_heads}, random,
+                           bound) {}
+
   /// The given weights; forward() checks that they fit each other and x.
-  MultiHeadAttention(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Matrix<Scalar> o, Index num_heads)
-      : w_q(std::move(q)), w_k(std::move(k)), w_v(std::move(v)), w_o(std::move(o)), num_heads_(num_heads) {
+  MultiHeadAttention(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Matrix<Scalar> o, Index num_heads,
+                     std::optional<Index> num_kv_heads = std::nullopt)
+      : w_q(std::move(q)),
+        w_k(std::move(k)),
+        w_v(std::move(v)),
+        w_o(std::move(o)),
+        num_heads_(num_heads),
+        num_kv_heads_(num_kv_heads.value_or(num_heads)) {
     if (num_heads < 1)
       throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+    if (num_kv_heads_ < 1 || num_heads % num_kv_heads_ != 0) {
+      throw_shape_error("num_heads is " + std::to_string(num_heads) +
+                        ", it must be a positive multiple of num_kv_heads, which is " +
+                        std::to_string(num_kv_heads_));
+    }
   }
 
   Index num_heads() const noexcept { return num_heads_; }
+  Index num_kv_heads() const noexcept { return num_kv_heads_; }
   Index d_model() const noexcept { return w_q.rows(); }
+  Index head_dim() const noexcept { return w_q.cols() / num_heads_; }
+  Index value_dim() const noexcept { return w_v.cols() / num_kv_heads_; }
 
   /// As multi_head_attention(): x is (batch_size * seq_len) x d_model, and so is the result.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const LayerOptions& options = {}) const {
-    static_assert(std::is_same_v<Scalar, typename X::Scalar>,
-                  "x needs the scalar type of the layer: cast it");
-    return detail::forward<Scalar>(view(x), projections(), num_heads_, options, nullptr);
+    require_scalar<X>();
+    return detail::forward<Scalar>({view(x)}, projections(), num_heads_, own(options), nullptr);
   }
 
   /// The same, for no other option than a mask: forward(x, causal()).
@@ -244,24 +431,106 @@ class MultiHeadAttention {
     return forward(x, options);
   }
 
+  /// Cross-attention: x attends to other sequences. context is (batch_size * kv_len) x key_input_dim, which
+  /// value_input_dim must equal.
+  template <class X, class C>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<C>& context,
+                         const LayerOptions& options = {}) const {
+    return forward(x, context, context, options);
+  }
+
+  /// The same with keys and values made from different matrices of kv_len rows.
+  template <class X, class K, class V>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<K>& key_input,
+                         const Eigen::DenseBase<V>& value_input, const LayerOptions& options = {}) const {
+    require_scalar<X>();
+    require_scalar<K>();
+    require_scalar<V>();
+    return detail::forward<Scalar>({view(x), view(key_input), view(value_input)}, projections(), num_heads_,
+                                   own(options), nullptr);
+  }
+
   /// forward() with the weights of every head; out has the same bits. Memory: batch_size * num_heads *
   /// seq_len^2 more numbers.
   template <class X>
   MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x,
                                                         const LayerOptions& options = {}) const {
-    static_assert(std::is_same_v<Scalar, typename X::Scalar>,
-                  "x needs the scalar type of the layer: cast it");
+    require_scalar<X>();
     MultiHeadAttentionResult<Scalar> result;
-    result.out = detail::forward<Scalar>(view(x), projections(), num_heads_, options, &result);
+    result.out = detail::forward<Scalar>({view(x)}, projections(), num_heads_, own(options), &result);
     return result;
   }
 
+  /// The same for cross-attention.
+  template <class X, class C>
+  MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x,
+                                                        const Eigen::DenseBase<C>& context,
+                                                        const LayerOptions& options = {}) const {
+    require_scalar<X>();
+    require_scalar<C>();
+    MultiHeadAttentionResult<Scalar> result;
+    result.out = detail::forward<Scalar>({view(x), view(context), view(context)}, projections(), num_heads_,
+                                         own(options), &result);
+    return result;
+  }
+
+  /// A cache that fits this layer. Scalar is float or double.
+  KvCache<Scalar> make_cache(Index capacity, Index batch_size = 1, KvStorage storage = KvStorage::same,
+                             bool ring = false) const {
+    return KvCache<Scalar>({.batch_size = batch_size,
+                            .num_kv_heads = num_kv_heads_,
+                            .head_dim = head_dim(),
+                            .value_dim = value_dim(),
+                            .capacity = capacity,
+                            .storage = storage,
+                            .ring = ring});
+  }
+
+  /// The first tokens of the cache's sequences, or more of them: x is (batch_size * n) x d_model. Their keys
+  /// and values are appended, and they attend to all tokens so far, themselves included, as the mask lets
+  /// them: pass causal(). Each row has the bits that forward() gives it in one full pass. The batch is the
+  /// cache's. Throws before the cache changes if something does not fit or the cache would overflow.
+  template <class X>
+  Matrix<Scalar> prefill(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache,
+                         const LayerOptions& options = {}) const {
+    require_scalar<X>();
+    return detail::forward_cached<Scalar>(view(x), projections(), num_heads_, cache, options);
+  }
+
+  /// prefill() for one new token of each sequence: x is batch_size x d_model.
+  template <class X>
+  Matrix<Scalar> step(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache,
+                      const LayerOptions& options = {}) const {
+    if (x.rows() != cache.shape().batch_size) {
+      throw_shape_error("x has " + std::to_string(x.rows()) + " rows, a step of a cache of " +
+                        std::to_string(cache.shape().batch_size) + " sequences needs one for each");
+    }
+    return prefill(x, cache, options);
+  }
+
  private:
+  template <class X>
+  static void require_scalar() {
+    static_assert(std::is_same_v<Scalar, typename X::Scalar>,
+                  "x needs the scalar type of the layer: cast it");
+  }
+
+  LayerOptions own(const LayerOptions& options) const {
+    LayerOptions result = options;
+    if (!result.num_kv_heads) result.num_kv_heads = num_kv_heads_;
+    return result;
+  }
+
   detail::ProjectionWeights<Scalar> projections() const {
-    return {view(w_q), view(w_k), view(w_v), view(w_o)};
+    const auto unless_empty = [](const RowVector& b) {
+      return b.size() > 0 ? view(b) : MatrixView<const Scalar>{};
+    };
+    return {view(w_q),         view(w_k),         view(w_v),         view(w_o),
+            unless_empty(b_q), unless_empty(b_k), unless_empty(b_v), unless_empty(b_o)};
   }
 
   Index num_heads_;
+  Index num_kv_heads_;
 };
 
 }  // namespace heed

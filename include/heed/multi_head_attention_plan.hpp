@@ -1,9 +1,11 @@
 #pragma once
 
-// Plan once, run many times: a whole layer of multi-head self-attention, on views instead of Eigen matrices.
+// Plan once, run many times: a whole layer of multi-head attention, on views instead of Eigen matrices.
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "heed/attention_plan.hpp"
 #include "heed/executor.hpp"
@@ -15,32 +17,50 @@ namespace heed {
 /// The sizes of one layer. Sequences of equal length are stacked in the rows of x.
 struct LayerShape {
   Index batch_size = 1;
-  Index seq_len = 0;
-  Index d_in = 0;   // columns of x
-  Index d_out = 0;  // columns of out
+  Index seq_len = 0;  // of one sequence; of the longest one in a ragged batch
+  Index d_in = 0;     // columns of x
+  Index d_out = 0;    // columns of out
   Index num_heads = 1;
   Index head_dim = 0;
   Index value_dim = 0;
+  std::optional<Index> num_kv_heads = std::nullopt;  // default: num_heads
+  /// Cross-attention: keys and values come from other sequences. Default: from x.
+  std::optional<Index> kv_len = std::nullopt;
+  Index d_key = 0;    // columns of what keys are made from
+  Index d_value = 0;  // columns of what values are made from
+  /// A ragged batch, as in AttentionShape. In self-attention kv_starts stays empty.
+  std::vector<Index> query_starts = {};
+  std::vector<Index> kv_starts = {};
+
+  bool is_cross() const noexcept { return kv_len.has_value(); }
 };
 
-/// What one run reads and writes.
+/// What one run reads and writes. What is left empty is not there, or not wanted.
 template <class T>
 struct LayerTensors {
-  MatrixView<const T> x;    // (batch_size * seq_len) x d_in
-  MatrixView<const T> w_q;  // d_in x (num_heads * head_dim)
-  MatrixView<const T> w_k;  // d_in x (num_heads * head_dim)
-  MatrixView<const T> w_v;  // d_in x (num_heads * value_dim)
-  MatrixView<const T> w_o;  // (num_heads * value_dim) x d_out
-  MatrixView<T> out;        // (batch_size * seq_len) x d_out
-  MatrixView<T> weights;    // (batch_size * num_heads * seq_len) x seq_len, or left empty: not wanted
-  MatrixView<T>
-      heads;  // (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o, or left empty
+  MatrixView<const T> x;         // (batch_size * seq_len) x d_in
+  MatrixView<const T> w_q;       // d_in x (num_heads * head_dim)
+  MatrixView<const T> w_k;       // d_in (cross: d_key) x (num_kv_heads * head_dim)
+  MatrixView<const T> w_v;       // d_in (cross: d_value) x (num_kv_heads * value_dim)
+  MatrixView<const T> w_o;       // (num_heads * value_dim) x d_out
+  MatrixView<T> out;             // (batch_size * seq_len) x d_out
+  MatrixView<T> weights;         // (batch_size * num_heads * seq_len) x kv_len
+  MatrixView<T> heads;           // (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o
+  MatrixView<const T> b_q = {};  // 1 x as many as the columns of w_q; the next three likewise
+  MatrixView<const T> b_k = {};
+  MatrixView<const T> b_v = {};
+  MatrixView<const T> b_o = {};
+  MatrixView<const T> key_input = {};    // cross: (batch_size * kv_len) x d_key
+  MatrixView<const T> value_input = {};  // cross: (batch_size * kv_len) x d_value
 };
+
+/// The attention inside a layer.
+AttentionShape attention_shape_of(const LayerShape& shape);
 
 namespace detail {
 
 struct UntypedLayerTensors {
-  UntypedView x, w_q, w_k, w_v, w_o, out, weights, heads;
+  UntypedView x, w_q, w_k, w_v, w_o, out, weights, heads, b_q, b_k, b_v, b_o, key_input, value_input;
 };
 void check_layer_tensors(const LayerShape& shape, const Mask& mask, const UntypedLayerTensors& tensors);
 
@@ -52,18 +72,21 @@ void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerT
   detail::check_layer_tensors(
       shape, mask,
       {untyped(tensors.x), untyped(tensors.w_q), untyped(tensors.w_k), untyped(tensors.w_v),
-       untyped(tensors.w_o), untyped(tensors.out), untyped(tensors.weights), untyped(tensors.heads)});
+       untyped(tensors.w_o), untyped(tensors.out), untyped(tensors.weights), untyped(tensors.heads),
+       untyped(tensors.b_q), untyped(tensors.b_k), untyped(tensors.b_v), untyped(tensors.b_o),
+       untyped(tensors.key_input), untyped(tensors.value_input)});
 }
 
-/// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o, with q = x w_q, k = x w_k,
-/// v = x w_v (Vaswani et al. 2017, section 3.2.2). T is float or double. The same bits as AttentionPlan
-/// promises.
+/// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o + b_o, with q = x w_q + b_q,
+/// and k and v likewise from x, or from key_input and value_input (Vaswani et al. 2017, section 3.2.2). T is
+/// float or double. The same bits as AttentionPlan promises.
 template <class T>
 class MultiHeadAttentionPlan {
  public:
-  /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes
-  /// or the mask make no sense.
-  explicit MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask = {}, Index threads = 1);
+  /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes,
+  /// mask or options make no sense.
+  explicit MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask = {},
+                                  const ScoreOptions& options = {}, Index threads = 1);
 
   const LayerShape& shape() const noexcept { return shape_; }
 

@@ -7,11 +7,13 @@
 
 namespace heed {
 
-/// One right factor and where its product goes: out = a * b, with an a that several share.
+/// One right factor and where its product goes: out = a * b (+ bias in each row), with an a that several
+/// share.
 template <class T>
 struct ProductTerm {
-  MatrixView<const T> b;  ///< depth x cols
-  MatrixView<T> out;      ///< rows x cols
+  MatrixView<const T> b;          ///< depth x cols
+  MatrixView<T> out;              ///< rows x cols
+  MatrixView<const T> bias = {};  ///< 1 x cols, or left empty: none
 };
 
 /// Scratch memory of run_product for a (rows x depth) times (depth x cols) product with `threads` tasks under
@@ -20,10 +22,10 @@ struct ProductTerm {
 template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads = 1);
 
-/// out = a * b for each term, for float and double, in one pass over a and with the engine's own kernel: an
-/// element's bits depend on its row of a and its column of b alone, not on how many rows or terms there are,
-/// on strides or on threads. a is m x k, each b is k x n, its out is m x n and overlaps nothing else
-/// (unchecked); workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to
+/// out = a * b (+ bias) for each term, for float and double, in one pass over a and with the engine's own
+/// kernel: an element's bits depend on its row of a and its column of b alone, not on how many rows or terms
+/// there are, on strides or on threads. a is m x k, each b is k x n, its out is m x n and overlaps nothing
+/// else (unchecked); workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to
 /// Workspace::alignment. At most most_product_terms terms (unchecked too). At most `threads` tasks are given
 /// to the executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
 template <class T>
@@ -35,8 +37,8 @@ inline constexpr Index most_product_terms = 3;
 /// run_products with one term.
 template <class T>
 void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Index threads = 1, Executor* executor = nullptr) noexcept {
-  const ProductTerm<T> term{b, out};
+                 Index threads = 1, Executor* executor = nullptr, MatrixView<const T> bias = {}) noexcept {
+  const ProductTerm<T> term{b, out, bias};
   run_products<T>(a, &term, 1, workspace, threads, executor);
 }
 

@@ -263,10 +263,11 @@ detail::CacheView KvCache<T>::cache_view() const noexcept {
 }
 
 template <class T>
-AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache,
+AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache, Index appended,
                                     AttentionOptions& options) {
   const KvCacheShape& kept = cache.shape();
-  const std::vector<Index>& lengths = cache.lengths();
+  std::vector<Index> lengths = cache.lengths();
+  for (Index& length : lengths) length += appended;
   if (options.num_kv_heads && *options.num_kv_heads != kept.num_kv_heads) {
     throw_shape_error("num_kv_heads is " + std::to_string(*options.num_kv_heads) + ", the cache has " +
                       std::to_string(kept.num_kv_heads));
@@ -311,9 +312,9 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
 
 template class KvCache<float>;
 template class KvCache<double>;
-template AttentionShape detail::cached_shape(const MatrixView<const float>&, const KvCache<float>&,
+template AttentionShape detail::cached_shape(const MatrixView<const float>&, const KvCache<float>&, Index,
                                              AttentionOptions&);
-template AttentionShape detail::cached_shape(const MatrixView<const double>&, const KvCache<double>&,
+template AttentionShape detail::cached_shape(const MatrixView<const double>&, const KvCache<double>&, Index,
                                              AttentionOptions&);
 
 }  // namespace heed

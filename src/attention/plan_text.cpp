@@ -26,9 +26,9 @@ std::string register_tile(const kernels::Kernels<T>& kernels) {
 }
 
 template <class T>
-std::string query_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
+std::string query_blocks(const AttentionShape& shape, Index threads, Index count,
+                         const kernels::Kernels<T>& kernels) {
   const detail::Blocks blocks = detail::equal_blocks(shape, threads, kernels);
-  const Index count = shape.batch_size * detail::groups_of(shape).count * blocks.per_group;
   if (count == 0) return "none: there are no queries";
   const Index high = detail::equal_blocks(shape, 1, kernels).rows;
   const std::string text =
@@ -52,6 +52,20 @@ std::string threads_text(Index threads, Index asked, bool any_block) {
 }  // namespace
 
 template <class T>
+std::string AttentionPlan<T>::options_text() const {
+  std::string text;
+  if (softcap_ > T(0)) text += ", softcap " + std::to_string(softcap_);
+  if (!sinks_.empty()) text += ", sinks";
+  if (rotary_) text += ", " + rotary_->to_string();
+  if (functions_.score != nullptr) text += ", a caller's function of scores";
+  if (functions_.hide != nullptr) text += ", a caller's predicate of visibility";
+  if (!shape_.query_starts.empty() || !shape_.kv_starts.empty())
+    text += ", ragged: " + std::to_string(shape_.query_rows()) + " queries and " +
+            std::to_string(shape_.kv_rows()) + " keys in all";
+  return text;
+}
+
+template <class T>
 std::string AttentionPlan<T>::to_string() const {
   const kernels::KernelTable& table = kernels::table();
   const auto& kernels = kernels::kernels_of<T>(table);
@@ -64,12 +78,12 @@ std::string AttentionPlan<T>::to_string() const {
          count_of(shape_.num_kv_heads, "key/value head") + ", " + std::to_string(shape_.query_len) +
          " queries x " + std::to_string(shape_.kv_len) + " keys, head_dim " +
          std::to_string(shape_.head_dim) + ", value_dim " + std::to_string(shape_.value_dim) + ", mask " +
-         mask_.to_string() + "\n" +  //
+         mask_.to_string() + options_text() + "\n" +  //
          plan_line("kernel", table.isa + (", " + kernels::table_reason())) +
          plan_line("register tile", register_tile(kernels)) +
          plan_line("key tiles", "of " + std::to_string(kernels.key_tile) +
                                     " keys, whatever the lengths: where sums are cut shows in the bits") +
-         plan_line("query blocks", query_blocks(shape_, asked_threads_, kernels)) +
+         plan_line("query blocks", query_blocks(shape_, asked_threads_, num_items(), kernels)) +
          plan_line("threads", threads_text(threads_, asked_threads_, num_items() > 0)) +
          plan_line("workspace",
                    std::to_string(workspace_bytes()) + " bytes, " +
@@ -79,9 +93,13 @@ std::string AttentionPlan<T>::to_string() const {
                              {bytes.keys, "a tile of keys, packed"},
                              {bytes.values, "a tile of values, packed"},
                              {bytes.scores, "scores of a register tile"},
+                             {bytes.gathered, "rows on their way into a packed tile"},
+                             {bytes.masks, "bias and visibility of a register tile"},
                              {own - statistics - bytes.total() + bytes.accumulators, "accumulators"}});
 }
 
+template std::string AttentionPlan<float>::options_text() const;
+template std::string AttentionPlan<double>::options_text() const;
 template std::string AttentionPlan<float>::to_string() const;
 template std::string AttentionPlan<double>::to_string() const;
 

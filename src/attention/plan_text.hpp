@@ -21,6 +21,7 @@ inline std::string plan_sizes(const std::vector<std::pair<std::size_t, std::stri
   for (const auto& [bytes, what] : sizes) width = std::max(width, std::to_string(bytes).size());
   std::string text;
   for (const auto& [bytes, what] : sizes) {
+    if (bytes == 0) continue;
     std::string line = std::to_string(bytes);
     line.insert(0, 2 + width - line.size(), ' ');
     line += "  ";

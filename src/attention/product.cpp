@@ -90,8 +90,10 @@ struct Products {
         continue;
       }
       const Index cols = std::min(left, term.b.cols - first_col);
-      parts[block.num_parts++] = {strided(term.b.block(0, first_col, term.b.rows, cols)),
-                                  strided(term.out.block(first_row, first_col, rows, cols)), cols};
+      parts[block.num_parts++] = {
+          strided(term.b.block(0, first_col, term.b.rows, cols)),
+          strided(term.out.block(first_row, first_col, rows, cols)), cols,
+          term.bias.empty() ? kernels::Strided<const T>{} : strided(term.bias.block(0, first_col, 1, cols))};
       left -= cols;
       first_col = 0;
     }

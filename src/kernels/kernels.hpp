@@ -147,12 +147,13 @@ struct WeightsHook {
   void* context;
 };
 
-/// One right factor of a product and where its result goes: c = a * b.
+/// One right factor of a product and where its result goes: c = a * b (+ bias in each row).
 template <class T>
 struct ProductPart {
-  Strided<const T> b;  // depth x cols
-  Strided<T> c;        // rows x cols
-  Index cols;          // 1 and more
+  Strided<const T> b;     // depth x cols
+  Strided<T> c;           // rows x cols
+  Index cols;             // 1 and more
+  Strided<const T> bias;  // 1 x cols; data == nullptr: none
 };
 
 /// The products of a block of rows with several right factors, in one pass over the rows.

@@ -129,6 +129,23 @@ inline Index first_panel_cols(Strided<T> c) {
   return cols == 0 ? kPanel<T> : cols;
 }
 
+/// True if the sums of a part have been begun in c: by an earlier slice of the depth, or by its bias.
+template <class T>
+inline bool continues(const ProductPart<T>& part, Index first_k) {
+  return first_k > 0 || part.bias.data != nullptr;
+}
+
+/// c = bias in each row, or 0.
+template <class T>
+inline void begin_sums(const ProductBlock<T>& block, const ProductPart<T>& part) {
+  for (Index row = 0; row < block.rows; ++row) {
+    for (Index col = 0; col < part.cols; ++col) {
+      part.c.data[row * part.c.row_stride + col * part.c.col_stride] =
+          part.bias.data != nullptr ? part.bias.data[col * part.bias.col_stride] : T(0);
+    }
+  }
+}
+
 /// A slice of the depth for all rows and the columns of one part from first_col on: panel after panel.
 template <class T>
 inline void packed_product(const ProductPart<T>& part, Index first_col, Index first_k, Index depth,
@@ -142,11 +159,11 @@ inline void packed_product(const ProductPart<T>& part, Index first_col, Index fi
     const T* next_b = part.b.col_stride == 1 && col + cols + kPanel<T> <= part.cols ? b + cols : nullptr;
     const Strided<T> c = {part.c.data + col * part.c.col_stride, part.c.row_stride, part.c.col_stride};
     if (width == kPanel<T>) {
-      panel_product<T, kTilePackets>(first_k > 0, rows, depth, packed_a, packed_b, c, cols, next_b,
-                                     part.b.row_stride, scratch);
+      panel_product<T, kTilePackets>(continues(part, first_k), rows, depth, packed_a, packed_b, c, cols,
+                                     next_b, part.b.row_stride, scratch);
     } else {
-      panel_product<T, 1>(first_k > 0, rows, depth, packed_a, packed_b, c, cols, next_b, part.b.row_stride,
-                          scratch);
+      panel_product<T, 1>(continues(part, first_k), rows, depth, packed_a, packed_b, c, cols, next_b,
+                          part.b.row_stride, scratch);
     }
   }
 }
@@ -174,7 +191,7 @@ inline void streamed_product(const ProductBlock<T>& block, T* packed_a) {
         const ProductPart<T>& part = block.parts[p];
         const T* b = part.b.data + first_k * part.b.row_stride;
         T* c = part.c.data + first * part.c.row_stride;
-        if (first_k > 0) {
+        if (continues(part, first_k)) {
           wide_product<T, AStep, Start::accumulate>(rows, depth, packed_a, b, part.b.row_stride,
                                                     streamed_cols(block, part), c, part.c.row_stride);
         } else {
@@ -198,10 +215,7 @@ void product(const ProductBlock<T>& block) noexcept {
   bool any_packed = false;
   for (Index p = 0; p < block.num_parts; ++p) {
     const ProductPart<T>& part = block.parts[p];
-    for (Index row = 0; block.depth == 0 && row < block.rows; ++row) {
-      for (Index col = 0; col < part.cols; ++col)
-        part.c.data[row * part.c.row_stride + col * part.c.col_stride] = T(0);
-    }
+    if (block.depth == 0 || part.bias.data != nullptr) begin_sums(block, part);
     any_streamed |= streamed_cols(block, part) > 0;
     any_packed |= streamed_cols(block, part) < part.cols;
   }
