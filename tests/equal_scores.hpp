@@ -15,7 +15,9 @@ namespace heed::test {
 
 template <class Scalar = double>
 Matrix<Scalar> column(const std::vector<Scalar>& values) {
-  return Eigen::Map<const Matrix<Scalar>>(values.data(), static_cast<Index>(values.size()), 1);
+  Matrix<Scalar> m(static_cast<Index>(values.size()), 1);
+  for (std::size_t i = 0; i < values.size(); ++i) m(static_cast<Index>(i), 0) = values[i];
+  return m;
 }
 
 /// The elements of a matrix, row by row, up to rounding.
