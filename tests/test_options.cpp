@@ -208,6 +208,23 @@ TEST_CASE_METHOD(EqualScores, "a cache keeps keys and values for the queries to 
   CHECK(holds(out, {1 / (1 + std::exp(std::cos(1.0) - 1))}));
 }
 
+TEST_CASE("a cache asks for room and angles where a token goes, and for heads that fit") {
+  const heed::Rotary rotary(2, 4);
+  heed::KvCache<double> cache({.batch_size = 2, .head_dim = 2, .value_dim = 1, .capacity = 8});
+  const Matrix<double> key = Matrix<double>::Zero(4, 2);
+  const Matrix<double> value = column<double>({1, 2, 4, 8});
+  cache.append_to(1, key, value, rotary);
+  cache.append_to(0, key, value, rotary);
+  CHECK(cache.lengths() == std::vector<Index>{4, 4});
+  const auto beyond = [&] { cache.append_to(0, key, value, rotary); };
+  CHECK(contains(message_of<heed::ShapeError>(beyond), "a key would stand at 7"));
+
+  heed::AttentionOptions options;
+  options.num_heads = -1;
+  const auto no_heads = [&] { (void)heed::scaled_dot_product_attention(key, cache, options); };
+  CHECK(contains(message_of<heed::ShapeError>(no_heads), "cannot be split into -1 heads"));
+}
+
 TEST_CASE("caches of 16 bits round keys and values, a ring lets go of the oldest") {
   using heed::KvCache;
   using heed::KvStorage;
