@@ -185,6 +185,16 @@ TEST_CASE_METHOD(EqualScores, "sequences are stacked in the rows, of equal lengt
   CHECK(holds(means(4, {1, 2, 4, 8}), {1, 2, 3, 14 / 3.0}));
 }
 
+TEST_CASE_METHOD(EqualScores, "a sequence of a ragged batch may be empty, the first one too") {
+  options.query_starts = {0, 0, 1};
+  options.kv_starts = {0, 2, 4};
+  CHECK(holds(means(1, {1, 2, 4, 8}), {6}));
+  options.query_starts = {0, 1, 1};
+  CHECK(holds(means(1, {1, 2, 4, 8}), {1.5}));
+  options.kv_starts = {0, 0, 4};
+  CHECK(holds(means(1, {1, 2, 4, 8}), {0}));
+}
+
 TEST_CASE_METHOD(EqualScores, "a cache keeps keys and values for the queries to come") {
   heed::KvCache<double> cache({.head_dim = 2, .value_dim = 1, .capacity = 16});
   options.mask = heed::causal();
