@@ -6,9 +6,12 @@
 //   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's
 //   ```text blocks
 //   doc_program quotes PAGE.md FILES...   every file is one of the page's ```cpp blocks, to the letter
+//   doc_program lines PAGE.md FILES...    every statement in the page's tables, `like = this;`, stands in one
+//   of the files, whatever its spaces and line breaks
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -84,10 +87,48 @@ int require_quotes(const std::vector<std::string>& files, const std::string& pag
   return 0;
 }
 
+std::string without_spaces(std::string text) {
+  const auto is_space = [](unsigned char c) { return std::isspace(c) != 0; };
+  text.erase(std::remove_if(text.begin(), text.end(), is_space), text.end());
+  return text;
+}
+
+/// What stands between backticks in a table and ends in a semicolon.
+std::vector<std::string> table_statements(const std::string& page) {
+  std::vector<std::string> found;
+  std::istringstream lines(page);
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.empty() || line[0] != '|') continue;
+    std::size_t open = line.find('`');
+    while (open != std::string::npos) {
+      const std::size_t close = line.find('`', open + 1);
+      if (close == std::string::npos) throw std::runtime_error("a backtick is left open: " + line);
+      if (line[close - 1] == ';') found.push_back(line.substr(open + 1, close - open - 1));
+      open = line.find('`', close + 1);
+    }
+  }
+  return found;
+}
+
+int require_lines(const std::vector<std::string>& files, const std::string& page) {
+  std::string code;
+  for (const std::string& file : files) code += without_spaces(read_file(file)) + "\n";
+  const std::vector<std::string> statements = table_statements(page);
+  if (statements.empty()) throw std::runtime_error("the page's tables have no statement");
+  for (const std::string& statement : statements) {
+    if (code.find(without_spaces(statement)) == std::string::npos)
+      throw std::runtime_error("no file has the page's " + statement);
+  }
+  return 0;
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (arguments.size() < 3) throw std::runtime_error("usage: doc_program code|check|quotes PAGE.md FILE...");
+  if (arguments.size() < 3)
+    throw std::runtime_error("usage: doc_program code|check|quotes|lines PAGE.md FILE...");
   const std::string page = read_file(arguments[1]);
   if (arguments[0] == "quotes") return require_quotes({arguments.begin() + 2, arguments.end()}, page);
+  if (arguments[0] == "lines") return require_lines({arguments.begin() + 2, arguments.end()}, page);
   if (arguments[0] == "code") {
     std::ofstream(arguments[2]) << program(page);
     return 0;

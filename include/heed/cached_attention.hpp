@@ -40,6 +40,7 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const K
 template <class Q, class T>
 Matrix<T> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                                        const AttentionOptions& options = {}) {
+  (void)detail::per_head(query.cols(), options.num_heads, "query");  // throws before out gets a size
   Matrix<T> out(query.rows(), options.num_heads * cache.shape().value_dim);
   scaled_dot_product_attention_into(query, cache, out, options);
   return out;

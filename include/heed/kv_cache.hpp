@@ -105,8 +105,9 @@ class KvCache {
 
   void require_sequence(Index sequence) const;
   void require_room(Index sequence, Index tokens) const;
-  void require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value, Index sequences,
-                         const std::optional<Rotary>& rotary) const;
+  void require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value,
+                         Index sequences) const;
+  void require_angles(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const;
   void store(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
              const std::optional<Rotary>& rotary) noexcept;
   void copy_tokens(const KvCache& from, Index from_sequence, Index to_sequence) noexcept;

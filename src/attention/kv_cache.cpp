@@ -120,7 +120,7 @@ void KvCache<T>::require_room(Index sequence, Index tokens) const {
 
 template <class T>
 void KvCache<T>::require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value,
-                                   Index sequences, const std::optional<Rotary>& rotary) const {
+                                   Index sequences) const {
   if (key.rows != value.rows) {
     throw_shape_error("key has " + std::to_string(key.rows) + " rows, value has " +
                       std::to_string(value.rows));
@@ -138,26 +138,32 @@ void KvCache<T>::require_key_value(const MatrixView<const T>& key, const MatrixV
                        heads_of(shape_.head_dim));
   detail::require_size(untyped(value), "value", key.rows, shape_.num_kv_heads * shape_.value_dim,
                        heads_of(shape_.value_dim));
-  if (rotary && rotary->rotary_dim() > shape_.head_dim) {
+}
+
+template <class T>
+void KvCache<T>::require_angles(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const {
+  if (!rotary) return;
+  if (rotary->rotary_dim() > shape_.head_dim) {
     throw_shape_error("rotary_dim is " + std::to_string(rotary->rotary_dim()) + ", head_dim is " +
                       std::to_string(shape_.head_dim));
   }
-  const Index tokens = sequences == 0 ? 0 : key.rows / sequences;
-  for (const Index length : lengths_) {
-    if (rotary && length + tokens > rotary->max_positions()) {
-      throw_shape_error("rotary has angles for the positions 0 to " +
-                        std::to_string(rotary->max_positions() - 1) + ", a key would stand at " +
-                        std::to_string(length + tokens - 1));
-    }
+  const Index length = lengths_[static_cast<std::size_t>(sequence)];
+  if (length + tokens > rotary->max_positions()) {
+    throw_shape_error("rotary has angles for the positions 0 to " +
+                      std::to_string(rotary->max_positions() - 1) + ", a key would stand at " +
+                      std::to_string(length + tokens - 1));
   }
 }
 
 template <class T>
 void KvCache<T>::append(const MatrixView<const T>& key, const MatrixView<const T>& value,
                         const std::optional<Rotary>& rotary) {
-  require_key_value(key, value, shape_.batch_size, rotary);
+  require_key_value(key, value, shape_.batch_size);
   const Index tokens = shape_.batch_size == 0 ? 0 : key.rows / shape_.batch_size;
-  for (Index b = 0; b < shape_.batch_size; ++b) require_room(b, tokens);
+  for (Index b = 0; b < shape_.batch_size; ++b) {
+    require_room(b, tokens);
+    require_angles(b, tokens, rotary);
+  }
   if (rotary) (void)rotary->template table<T>();  // may allocate, so not in the middle
   for (Index b = 0; b < shape_.batch_size; ++b) {
     store(b, key.block(b * tokens, 0, tokens, key.cols), value.block(b * tokens, 0, tokens, value.cols),
@@ -169,8 +175,9 @@ template <class T>
 void KvCache<T>::append_to(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
                            const std::optional<Rotary>& rotary) {
   require_sequence(sequence);
-  require_key_value(key, value, 1, rotary);
+  require_key_value(key, value, 1);
   require_room(sequence, key.rows);
+  require_angles(sequence, key.rows, rotary);
   if (rotary) (void)rotary->template table<T>();
   store(sequence, key, value, rotary);
 }

@@ -96,7 +96,9 @@ struct AttentionPlan<T>::Run {
     }
     Index sequence = 0;
     Index blocks = plan.blocks_per_group_;
-    if (items == 1) {  // of all divisions here, a single query would feel each
+    // Of all divisions here, a single query would feel each. In a ragged batch it need not be the first
+    // sequence's.
+    if (items == 1 && plan.first_items_.empty()) {
       run_block(place(0, 0, 0), own);
       return;
     }
