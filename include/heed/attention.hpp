@@ -148,35 +148,58 @@ Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q
   return scaled_dot_product_attention(query, key, value, options);
 }
 
+namespace detail {
+
+template <class Q, class K, class V>
+AttentionResult<typename Q::Scalar> attention_result(const Eigen::DenseBase<Q>& query,
+                                                     const Eigen::DenseBase<K>& key,
+                                                     const Eigen::DenseBase<V>& value,
+                                                     const AttentionOptions& options, bool with_weights) {
+  using Scalar = typename Q::Scalar;
+  static_assert(same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
+  AttentionTensors<Scalar> tensors;
+  tensors.query = view(query);
+  tensors.key = view(key);
+  tensors.value = view(value);
+  const AttentionShape shape = attention_shape(tensors.query, tensors.key, tensors.value, options);
+  check_attention(shape, options.mask, score_options(options), typeid(Scalar));
+  AttentionResult<Scalar> result;
+  result.out.resize(query.rows(), shape.num_heads * shape.value_dim);
+  result.logsumexp.resize(query.rows(), shape.num_heads);
+  tensors.out = mutable_view(result.out);
+  tensors.logsumexp = mutable_view(result.logsumexp);
+  if (with_weights) {
+    result.weights.stacked.resize(query.rows() * shape.num_heads, shape.kv_len);
+    result.weights.batch_size = shape.batch_size;
+    result.weights.num_heads = shape.num_heads;
+    result.weights.query_len = shape.query_len;
+    result.weights.kv_len = shape.kv_len;
+    result.weights.query_starts = shape.query_starts;
+    result.weights.kv_starts = shape.kv_starts;
+    tensors.weights = mutable_view(result.weights.stacked);
+  }
+  run_attention(shape, options, tensors);
+  return result;
+}
+
+}  // namespace detail
+
 /// The same, with the weights and the logsumexp of every head: out has the same bits as without them. Memory:
 /// the weights are batch_size * num_heads * query_len * kv_len numbers.
 template <class Q, class K, class V>
 AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
     const AttentionOptions& options = {}) {
-  using Scalar = typename Q::Scalar;
-  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
-  AttentionTensors<Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
-  const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, detail::score_options(options), typeid(typename Q::Scalar));
-  AttentionResult<Scalar> result;
-  result.out.resize(query.rows(), shape.num_heads * shape.value_dim);
-  result.weights.stacked.resize(query.rows() * shape.num_heads, shape.kv_len);
-  result.weights.batch_size = shape.batch_size;
-  result.weights.num_heads = shape.num_heads;
-  result.weights.query_len = shape.query_len;
-  result.weights.kv_len = shape.kv_len;
-  result.weights.query_starts = shape.query_starts;
-  result.weights.kv_starts = shape.kv_starts;
-  result.logsumexp.resize(query.rows(), shape.num_heads);
-  tensors.out = mutable_view(result.out);
-  tensors.weights = mutable_view(result.weights.stacked);
-  tensors.logsumexp = mutable_view(result.logsumexp);
-  detail::run_attention(shape, options, tensors);
-  return result;
+  return detail::attention_result(query, key, value, options, true);
+}
+
+/// The same with the logsumexp alone, of which there is a number for each row and head: what
+/// merge_attention() needs. The result's weights stay empty.
+template <class Q, class K, class V>
+AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_logsumexp(
+    const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
+    const AttentionOptions& options = {}) {
+  return detail::attention_result(query, key, value, options, false);
 }
 
 /// The causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere. causal()

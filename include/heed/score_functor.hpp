@@ -11,6 +11,7 @@
 //
 // query and key are positions: query i of a sequence stands at p(i) = i + query offset, as for all masks.
 
+#include <algorithm>
 #include <atomic>
 #include <concepts>
 #include <exception>
@@ -100,23 +101,32 @@ class FunctorFunctions {
     const auto& self = *static_cast<const FunctorFunctions*>(context);
     if constexpr (!std::is_same_v<Visible, SeesAll>) {
       self.guarded([&] {
-        for (Index r = 0; r < tile.rows; ++r) {
-          bool* const visible = tile.visible + r * tile.visible_step;
-          const Index head = tile.head_of(r);
-          const Index query = tile.position_of(r);
-          if constexpr (!std::is_same_v<decltype(self.visible_.may_see), SeesAll>) {
-            if (!self.visible_.may_see(tile.sequence, head, query, query, tile.first_key,
-                                       tile.first_key + tile.keys - 1)) {
-              for (Index j = 0; j < tile.keys; ++j) visible[j] = false;
-              continue;
-            }
-          }
-          for (Index j = 0; j < tile.keys; ++j)
-            visible[j] =
-                visible[j] && self.visible_.predicate(tile.sequence, head, query, tile.first_key + j);
+        // The rows of one head lie `heads` apart.
+        for (Index first = 0; first < std::min(tile.rows, tile.heads); ++first) {
+          const Index last = first + (tile.rows - 1 - first) / tile.heads * tile.heads;
+          const bool any =
+              self.may_see(tile, tile.head_of(first), tile.position_of(first), tile.position_of(last));
+          for (Index r = first; r < tile.rows; r += tile.heads) self.hide_row(tile, r, any);
         }
       });
     }
+  }
+
+  bool may_see(const ScoreTile<T>& tile, Index head, Index first_query, Index last_query) const {
+    if constexpr (std::is_same_v<decltype(visible_.may_see), SeesAll>) {
+      return true;
+    } else {
+      return visible_.may_see(tile.sequence, head, first_query, last_query, tile.first_key,
+                              tile.first_key + tile.keys - 1);
+    }
+  }
+
+  void hide_row(const ScoreTile<T>& tile, Index r, bool any) const {
+    bool* const visible = tile.visible + r * tile.visible_step;
+    const Index head = tile.head_of(r);
+    const Index query = tile.position_of(r);
+    for (Index j = 0; j < tile.keys; ++j)
+      visible[j] = any && visible[j] && visible_.predicate(tile.sequence, head, query, tile.first_key + j);
   }
 
   const Score& score_;
