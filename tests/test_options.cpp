@@ -15,7 +15,7 @@ using namespace heed::test;
 constexpr std::uint64_t kProblems = 12;
 constexpr Index kMostWork = 100'000;
 #else
-constexpr std::uint64_t kProblems = 150;
+constexpr std::uint64_t kProblems = 350;
 constexpr Index kMostWork = 1'000'000;
 #endif
 constexpr Index kMostWorkWithoutOracle = 20 * kMostWork;
