@@ -1,6 +1,7 @@
 // What goes wrong for others in this field, as small tests with numbers that can be checked by hand.
 
 #include "catch.hpp"
+#include "heed/cached_attention.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "heed/probe.hpp"
 #include "helpers.hpp"
@@ -78,6 +79,214 @@ TEST_CASE("padded keys are hidden from every query, and padded queries still get
   for (Index i = 1; i < 4; ++i) CHECK(near(causal_out(i, 0), 1.5));
 }
 
+TEST_CASE("keep_where keeps what is true, drop_where drops it, and neither takes numbers") {
+  Matrix<bool> first(1, 3);
+  first << true, false, false;
+  const Eigen::Vector3d values(1, 2, 3);
+  AttentionOptions options;
+  options.mask = keep_where(first);
+  CHECK(near(mean_of_values(values, 1, options).out(0, 0), 1));
+  options.mask = drop_where(first);
+  CHECK(near(mean_of_values(values, 1, options).out(0, 0), 2.5));
+  // Both at once: the second key alone is neither dropped nor missing.
+  Matrix<bool> second(1, 3);
+  second << true, true, false;
+  options.mask = drop_where(first) & keep_where(second);
+  CHECK(near(mean_of_values(values, 1, options).out(0, 0), 2));
+  options.mask = keep_where(first) & drop_where(first);
+  const auto nothing = mean_of_values(values, 1, options);
+  CHECK(nothing.out.isZero(0));
+  CHECK(nothing.weights.stacked.isZero(0));
+  CHECK(nothing.logsumexp(0, 0) == -kInf<double>);
+}
+
+TEST_CASE("a bias nudges and a matrix of bool decides, also side by side") {
+  Matrix<double> nudge(1, 2);
+  nudge << 1, 0;
+  Matrix<bool> flags(1, 2);
+  flags << true, false;
+  AttentionOptions options;
+  options.mask = keep_where(flags) & bias(nudge);
+  const auto kept = mean_of_values(Eigen::Vector2d(1, 2), 1, options).weights.head(0).eval();
+  CHECK(kept(0, 0) == 1);
+  CHECK(kept(0, 1) == 0);
+}
+
+TEST_CASE(
+    "lengths of keys pad each sequence of a batch, with a causal mask and without, and garbage is not read") {
+  Eigen::VectorXd values(8);
+  values << 1, 2, 3, 4, 1, 2, 3, 4;
+  AttentionOptions options;
+  options.batch_size = 2;
+  options.mask = kv_lengths({2, 4});
+  auto out = mean_of_values(values, 8, options).out;
+  for (Index i = 0; i < 4; ++i) CHECK(near(out(i, 0), 1.5));
+  for (Index i = 4; i < 8; ++i) CHECK(near(out(i, 0), 2.5));
+  values.segment(2, 2).setConstant(kNaN<double>);
+  options.mask = causal() & kv_lengths({2, 4});
+  out = mean_of_values(values, 8, options).out;
+  const double expected[] = {1, 1.5, 1.5, 1.5, 1, 1.5, 2, 2.5};
+  for (Index i = 0; i < 8; ++i) CHECK(near(out(i, 0), expected[i]));
+  // The same from a matrix of bool: one row for all queries of a sequence.
+  Matrix<bool> exists(2, 4);
+  exists << true, true, false, false, true, true, true, true;
+  AttentionOptions by_matrix = options;
+  by_matrix.mask = causal() & keep_where(exists, Per::sequence);
+  CHECK(same_bits(out, mean_of_values(values, 8, by_matrix).out));
+}
+
+TEST_CASE("causal stays whatever else is in the mask, and every part of a mask is applied") {
+  Matrix<double> added = Matrix<double>::Zero(3, 3);
+  added(1, 1) = std::log(3.0);
+  added(2, 0) = -kInf<double>;
+  Matrix<bool> kept = Matrix<bool>::Constant(3, 3, true);
+  kept(2, 0) = false;
+  Matrix<double> finite = added;
+  finite(2, 0) = 0;
+  const Eigen::Vector3d values(1, 2, 4);
+  const auto out_of = [&](const Mask& mask) {
+    AttentionOptions options;
+    options.mask = mask;
+    return mean_of_values(values, 3, options).out;
+  };
+  // The order of the parts does not matter, nor who says what.
+  for (const Mask& mask :
+       {causal() & bias(added), bias(added) & causal(), bias(finite) & causal() & keep_where(kept),
+        kv_lengths({3}) & keep_where(kept) & causal() & bias(finite)}) {
+    const auto out = out_of(mask);
+    CAPTURE(mask.to_string());
+    CHECK(near(out(0, 0), 1));
+    CHECK(near(out(1, 0), 1.75));
+    CHECK(near(out(2, 0), 3));
+  }
+  const auto dropped = out_of(bias(added));
+  CHECK(near(dropped(0, 0), 7.0 / 3));
+  CHECK(near(dropped(1, 0), 2.2));
+  CHECK(near(dropped(2, 0), 3));
+  // Two windows and two lengths: the narrower one.
+  const auto narrow = out_of(window(2, 1) & window(0, 2) & top_left() & kv_lengths({3}) & kv_lengths({2}));
+  CHECK(near(narrow(0, 0), 1.5));
+  CHECK(near(narrow(1, 0), 2));
+  CHECK(narrow(2, 0) == 0);
+}
+
+TEST_CASE("where the queries of a short chunk stand is what the mask says") {
+  const Eigen::Vector4d values(1, 2, 3, 4);
+  const auto out_of = [&](Index queries, const Mask& mask) {
+    AttentionOptions options;
+    options.mask = mask;
+    return mean_of_values(values, queries, options).out;
+  };
+  CHECK(near(out_of(2, causal() & top_left())(0, 0), 1));
+  CHECK(near(out_of(2, causal() & top_left())(1, 0), 1.5));
+  CHECK(near(out_of(2, causal() & bottom_right())(0, 0), 2));
+  CHECK(near(out_of(2, causal() & bottom_right())(1, 0), 2.5));
+  CHECK(near(out_of(1, causal() & top_left())(0, 0), 1));
+  CHECK(near(out_of(1, causal() & bottom_right())(0, 0), 2.5));
+  CHECK(same_bits(out_of(4, causal() & top_left()), out_of(4, causal() & bottom_right())));
+  CHECK(same_bits(out_of(4, causal()), out_of(4, causal() & bottom_right())));
+  // The last key that exists: two of the four are padding.
+  CHECK(near(out_of(2, causal() & bottom_right() & kv_lengths({2}))(0, 0), 1));
+  CHECK(near(out_of(2, window(0, 0) & bottom_right())(0, 0), 3));
+  CHECK(near(out_of(2, window(0, 0) & query_offset(1))(0, 0), 2));
+  CHECK(contains(message_of<ShapeError>([&] { (void)out_of(2, window(1, 0)); }), "2 queries and 4 keys"));
+  CHECK(contains(message_of<ShapeError>([&] { (void)out_of(2, alibi({0.5})); }), "2 queries and 4 keys"));
+}
+
+TEST_CASE(
+    "every split of a prompt against a cache gives the full pass, and what came later changes nothing") {
+  const Index tokens = 12;
+  const Matrix<double> query = random_matrix<double>(tokens, 8, 41);
+  Matrix<double> key = random_matrix<double>(tokens, 8, 42);
+  const Matrix<double> value = random_matrix<double>(tokens, 8, 43);
+  AttentionOptions options;
+  options.mask = causal();
+  options.num_heads = 2;
+  const auto full = scaled_dot_product_attention(query, key, value, options);
+  KvCache<double> cache({1, 2, 4, 4, tokens});
+  for (const std::vector<Index>& split : std::vector<std::vector<Index>>{
+           {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {5, 7}, {1, 11}, {4, 4, 4}, {11, 1}}) {
+    cache.clear();  // reset and reused
+    Index first = 0;
+    for (const Index count : split) {
+      cache.append(key.middleRows(first, count), value.middleRows(first, count));
+      CHECK(same_bits(full.middleRows(first, count),
+                      scaled_dot_product_attention(query.middleRows(first, count), cache, options)));
+      first += count;
+    }
+  }
+  key.row(3).setConstant(9);
+  const auto changed = scaled_dot_product_attention(query, key, value, options);
+  CHECK(same_bits(full.topRows(3), changed.topRows(3)));
+  CHECK_FALSE(same_bits(full.row(3), changed.row(3)));
+}
+
+TEST_CASE("garbage behind a mask of any kind never reaches the output") {
+  Matrix<double> query(3, 2);
+  query << 1, 0, 0, 1, 1, 1;
+  Matrix<double> key = query;
+  Matrix<double> value(3, 2);
+  value << 1, 2, 3, 4, 5, 6;
+  key.row(1) << kNaN<double>, 0;
+  value.row(1) << kInf<double>, kNaN<double>;
+  Matrix<bool> kept(1, 3);
+  kept << true, false, true;
+  const Matrix<bool> dropped = kept.unaryExpr([](bool keep) { return !keep; });
+  Matrix<double> expected(3, 2);
+  expected << 3, 4, 3.6790462, 4.6790462, 3.6790462, 4.6790462;
+  for (const Mask& mask : {keep_where(kept), drop_where(dropped)}) {
+    const auto out = scaled_dot_product_attention(query, key, value, {.mask = mask});
+    CHECK((out - expected).cwiseAbs().maxCoeff() < 1e-6);
+  }
+  // The same key as padding, in the tail, before a window, after a causal row.
+  for (const auto& [mask, hidden] : {std::pair<Mask, Index>{kv_lengths({2}), 2},
+                                     {window(0, 0) & query_offset(1), 0},
+                                     {causal() & query_offset(-1), 2}}) {
+    Matrix<double> poisoned_key = query;
+    Matrix<double> poisoned_value(3, 2);
+    poisoned_value << 1, 2, 3, 4, 5, 6;
+    const auto clean = scaled_dot_product_attention(query, poisoned_key, poisoned_value, {.mask = mask});
+    poisoned_key.row(hidden).setConstant(kNaN<double>);
+    poisoned_value.row(hidden).setConstant(kInf<double>);
+    CAPTURE(mask.to_string());
+    CHECK(
+        same_bits(clean, scaled_dot_product_attention(query, poisoned_key, poisoned_value, {.mask = mask})));
+  }
+}
+
+TEST_CASE(
+    "heads that share keys read them block by block, with a bias, a slope and a sink for each query head") {
+  // Keys are zero, so each head's weights are those of its own bias.
+  const Matrix<double> query = random_matrix<double>(1, 4, 2);
+  const Matrix<double> key = Matrix<double>::Zero(2, 2);
+  Matrix<double> value(2, 2);
+  value << 10, 20, 0, 0;
+  Matrix<double> added(4, 2);
+  for (Index h = 0; h < 4; ++h) added.row(h) << std::log(static_cast<double>(h + 1)), 0;
+  AttentionOptions options;
+  options.num_heads = 4;
+  options.num_kv_heads = 2;
+  options.mask = bias(added, Per::head);
+  const auto out = scaled_dot_product_attention(query, key, value, options);
+  for (Index h = 0; h < 4; ++h) {
+    const double weight = static_cast<double>(h + 1) / static_cast<double>(h + 2);
+    CHECK(near(out(0, h), (h < 2 ? 10 : 20) * weight));
+  }
+  options.mask = alibi({0, std::log(2.0), 0, std::log(4.0)}) & query_offset(0);
+  options.sinks = {-kInf<double>, -kInf<double>, 0, 0};
+  const auto sloping = scaled_dot_product_attention(query, key, value, options);
+  CHECK(near(sloping(0, 0), 5));
+  CHECK(near(sloping(0, 1), 20.0 / 3));
+  CHECK(near(sloping(0, 2), 20.0 / 3));
+  CHECK(near(sloping(0, 3), 20 / 2.25));
+  options.num_heads = 5;
+  CHECK(contains(message_of<ShapeError>([&] {
+                   (void)scaled_dot_product_attention(random_matrix<double>(1, 5, 2).eval(), key, value,
+                                                      options);
+                 }),
+                 "num_heads is 5, not a multiple of num_kv_heads, which is 2"));
+}
+
 TEST_CASE("query head h reads key/value head h / group") {
   for (const auto& [heads, kv_heads] : {std::pair<Index, Index>{4, 2}, {6, 3}, {8, 2}, {4, 4}, {4, 1}}) {
     const Matrix<double> query = random_matrix<double>(2, heads, 2);
@@ -144,6 +353,16 @@ TEST_CASE("the softmax runs along the keys") {
   const Matrix<double> one =
       scaled_dot_product_attention_with_weights(query.topRows(1), key, value).weights.head(0);
   CHECK((one.array() < 1).all());
+
+  // Beside a mask and a sink as well: the sink takes its share of each row.
+  AttentionOptions options;
+  options.mask = kv_lengths({2});
+  options.sinks = {0};
+  const Matrix<double> sunk =
+      scaled_dot_product_attention_with_weights(query, key, value, options).weights.head(0);
+  Matrix<double> shares(2, 3);
+  shares << 0.25, 0.5, 0, 1.0 / 3, 1.0 / 3, 0;
+  CHECK((sunk - shares).cwiseAbs().maxCoeff() < 1e-15);
 
   // Permuting the keys with their values permutes the weights and leaves the output.
   const Eigen::PermutationMatrix<3> swap(Eigen::Vector3i(2, 0, 1));

@@ -227,7 +227,7 @@ TEST_CASE("a cache asks for room and angles where a token goes, and for heads th
   cache.append_to(0, key, value, rotary);
   CHECK(cache.lengths() == std::vector<Index>{4, 4});
   const auto beyond = [&] { cache.append_to(0, key, value, rotary); };
-  CHECK(contains(message_of<heed::ShapeError>(beyond), "a key would stand at 7"));
+  CHECK(contains(message_of<heed::ShapeError>(beyond), "a key of sequence 0 would stand at 7"));
 
   heed::AttentionOptions options;
   options.num_heads = -1;

@@ -104,10 +104,9 @@ class KvCache {
   struct Append;
 
   void require_sequence(Index sequence) const;
-  void require_room(Index sequence, Index tokens) const;
+  void require_room(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const;
   void require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value,
                          Index sequences) const;
-  void require_angles(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const;
   void store(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
              const std::optional<Rotary>& rotary) noexcept;
   void copy_tokens(const KvCache& from, Index from_sequence, Index to_sequence) noexcept;
@@ -124,6 +123,7 @@ class KvCache {
   std::vector<unsigned char> finite_;  // of each tile of values
   std::vector<T> scratch_;
   std::vector<Index> lengths_;
+  std::vector<Index> kept_from_;  // of each sequence the first token that no later one has overwritten
 };
 
 extern template class KvCache<float>;

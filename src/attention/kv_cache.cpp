@@ -68,6 +68,7 @@ KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
   finite_.assign(static_cast<std::size_t>(tiles), 1);
   scratch_.resize(static_cast<std::size_t>(kernels.cache_scratch(shape.head_dim, shape.value_dim)));
   lengths_.assign(static_cast<std::size_t>(shape.batch_size), 0);
+  kept_from_.assign(static_cast<std::size_t>(shape.batch_size), 0);
 }
 
 template <class T>
@@ -109,12 +110,21 @@ Index KvCache<T>::length(Index sequence) const {
 }
 
 template <class T>
-void KvCache<T>::require_room(Index sequence, Index tokens) const {
+void KvCache<T>::require_room(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const {
   const Index length = lengths_[static_cast<std::size_t>(sequence)];
   if (!shape_.ring && tokens > shape_.capacity - length) {
     throw_shape_error("the cache is full: sequence " + std::to_string(sequence) + " has " +
                       count_of(length, "token") + ", " + std::to_string(tokens) +
                       " more do not fit into its capacity of " + std::to_string(shape_.capacity));
+  }
+  if (rotary && rotary->rotary_dim() > shape_.head_dim) {
+    throw_shape_error("rotary_dim is " + std::to_string(rotary->rotary_dim()) + ", head_dim is " +
+                      std::to_string(shape_.head_dim));
+  }
+  if (rotary && tokens > rotary->max_positions() - length) {
+    throw_shape_error("rotary has angles for the positions 0 to " +
+                      std::to_string(rotary->max_positions() - 1) + ", a key of sequence " +
+                      std::to_string(sequence) + " would stand at " + std::to_string(length + tokens - 1));
   }
 }
 
@@ -141,29 +151,11 @@ void KvCache<T>::require_key_value(const MatrixView<const T>& key, const MatrixV
 }
 
 template <class T>
-void KvCache<T>::require_angles(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const {
-  if (!rotary) return;
-  if (rotary->rotary_dim() > shape_.head_dim) {
-    throw_shape_error("rotary_dim is " + std::to_string(rotary->rotary_dim()) + ", head_dim is " +
-                      std::to_string(shape_.head_dim));
-  }
-  const Index length = lengths_[static_cast<std::size_t>(sequence)];
-  if (length + tokens > rotary->max_positions()) {
-    throw_shape_error("rotary has angles for the positions 0 to " +
-                      std::to_string(rotary->max_positions() - 1) + ", a key would stand at " +
-                      std::to_string(length + tokens - 1));
-  }
-}
-
-template <class T>
 void KvCache<T>::append(const MatrixView<const T>& key, const MatrixView<const T>& value,
                         const std::optional<Rotary>& rotary) {
   require_key_value(key, value, shape_.batch_size);
   const Index tokens = shape_.batch_size == 0 ? 0 : key.rows / shape_.batch_size;
-  for (Index b = 0; b < shape_.batch_size; ++b) {
-    require_room(b, tokens);
-    require_angles(b, tokens, rotary);
-  }
+  for (Index b = 0; b < shape_.batch_size; ++b) require_room(b, tokens, rotary);
   if (rotary) (void)rotary->template table<T>();  // may allocate, so not in the middle
   for (Index b = 0; b < shape_.batch_size; ++b) {
     store(b, key.block(b * tokens, 0, tokens, key.cols), value.block(b * tokens, 0, tokens, value.cols),
@@ -176,8 +168,7 @@ void KvCache<T>::append_to(Index sequence, const MatrixView<const T>& key, const
                            const std::optional<Rotary>& rotary) {
   require_sequence(sequence);
   require_key_value(key, value, 1);
-  require_room(sequence, key.rows);
-  require_angles(sequence, key.rows, rotary);
+  require_room(sequence, key.rows, rotary);
   if (rotary) (void)rotary->template table<T>();
   store(sequence, key, value, rotary);
 }
@@ -208,7 +199,12 @@ void KvCache<T>::store(Index sequence, const MatrixView<const T>& key, const Mat
     rows.finite = finite_.data() + (sequence * shape_.num_kv_heads + head) * tiles_;
     kernels.store_in_cache(rows);
   }
-  lengths_[static_cast<std::size_t>(sequence)] += key.rows;
+  Index& length = lengths_[static_cast<std::size_t>(sequence)];
+  length += key.rows;
+  // In a ring the newest tile has taken the place of an old one.
+  Index& kept_from = kept_from_[static_cast<std::size_t>(sequence)];
+  const Index tiles_so_far = (length + key_tile_ - 1) / key_tile_;
+  kept_from = std::max(kept_from, (tiles_so_far - tiles_) * key_tile_);
 }
 
 template <class T>
@@ -220,20 +216,20 @@ void KvCache<T>::truncate(Index sequence, Index length) {
                       ", it cannot be truncated to " + std::to_string(length));
   }
   // The tokens before the cut that a window of the whole capacity would see must still be there.
-  if (shape_.ring && length < now && now > tiles_ * key_tile_ && length > 0) {
-    const Index oldest = (now - 1) / key_tile_ * key_tile_ + key_tile_ - tiles_ * key_tile_;
-    if (std::max<Index>(0, length - shape_.capacity) < oldest) {
-      throw_range_error("sequence " + std::to_string(sequence) + " of a ring cannot be truncated to " +
-                        count_of(length, "token") + ": those before number " + std::to_string(oldest) +
-                        " are overwritten");
-    }
+  Index& kept_from = kept_from_[static_cast<std::size_t>(sequence)];
+  if (length > 0 && length < now && std::max<Index>(0, length - shape_.capacity) < kept_from) {
+    throw_range_error("sequence " + std::to_string(sequence) + " of a ring cannot be truncated to " +
+                      count_of(length, "token") + ": those before number " + std::to_string(kept_from) +
+                      " are overwritten");
   }
   now = length;
+  if (length == 0) kept_from = 0;
 }
 
 template <class T>
 void KvCache<T>::clear() noexcept {
   std::fill(lengths_.begin(), lengths_.end(), 0);
+  std::fill(kept_from_.begin(), kept_from_.end(), 0);
 }
 
 template <class T>
@@ -248,6 +244,8 @@ void KvCache<T>::copy_tokens(const KvCache& from, Index from_sequence, Index to_
               finite_.begin() + (to_sequence * shape_.num_kv_heads + head) * tiles_);
   }
   lengths_[static_cast<std::size_t>(to_sequence)] = length;
+  kept_from_[static_cast<std::size_t>(to_sequence)] =
+      from.kept_from_[static_cast<std::size_t>(from_sequence)];
 }
 
 template <class T>

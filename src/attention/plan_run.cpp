@@ -96,8 +96,8 @@ struct AttentionPlan<T>::Run {
     }
     Index sequence = 0;
     Index blocks = plan.blocks_per_group_;
-    // Of all divisions here, a single query would feel each. In a ragged batch it need not be the first
-    // sequence's.
+    // Of all divisions below, a single query would feel each. In a ragged batch the only block need not be
+    // the first sequence's.
     if (items == 1 && plan.first_items_.empty()) {
       run_block(place(0, 0, 0), own);
       return;
@@ -144,7 +144,9 @@ struct AttentionPlan<T>::Run {
     if (matrix.per_head()) block = block * shape.num_heads + place.head;
     const UntypedView& entries = matrix.entries;
     const bool a_row_each = block_rows > 1;
-    const Index at = (block * block_rows + (a_row_each ? place.query : 0)) * entries.row_stride;
+    // A matrix without columns may have no memory, so no address inside it is computed.
+    const Index at =
+        entries.cols == 0 ? 0 : (block * block_rows + (a_row_each ? place.query : 0)) * entries.row_stride;
     const Index position_stride = a_row_each ? entries.row_stride : 0;
     const Index head_stride = matrix.per_head() ? block_rows * entries.row_stride : 0;
     kernels::MaskPart<T> part{};

@@ -104,6 +104,16 @@ inline void store_keys(const CacheRows<T>& rows, Index i, Index count, std::byte
                       panel + k * kPanel<T>);
 }
 
+/// From here on a finite number is rounded to infinity.
+template <class T>
+inline T overflow_of(Storage storage) {
+  if constexpr (sizeof(T) == 4) {
+    if (storage == Storage::float16) return 65520.0f;
+    if (storage == Storage::bfloat16) return 0x1.ffp127f;
+  }
+  return FloatTraits<T>::infinity;
+}
+
 /// Stores one value; false if the tile then holds NaN or infinity because of it.
 template <class T>
 inline bool store_value(const CacheRows<T>& rows, Index i, std::byte* tile, Index at_row) {
@@ -111,8 +121,7 @@ inline bool store_value(const CacheRows<T>& rows, Index i, std::byte* tile, Inde
   const Index value_cols = round_up(rows.value_dim, kLanes<T>);
   T* const row = rows.scratch;
   bool finite = true;
-  // float16 turns a large number into infinity.
-  const T most = rows.storage == Storage::float16 ? T(65520) : FloatTraits<T>::infinity;
+  const T most = overflow_of<T>(rows.storage);
   for (Index c = 0; c < rows.value_dim; ++c) {
     row[c] = value[c * rows.value.col_stride];
     finite = finite & is_finite(row[c]) & (row[c] < most) & (row[c] > -most);

@@ -1,0 +1,373 @@
+// The contract over random combinations of all options. A failure prints the seed and the options.
+
+#include <algorithm>
+
+#include "catch.hpp"
+#include "heed/observers.hpp"
+#include "option_cases.hpp"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+
+#if defined(HEED_SANITIZED) || defined(HEED_EMULATED)
+constexpr std::uint64_t kProblems = 12;
+constexpr Index kMostWork = 100'000;
+#else
+constexpr std::uint64_t kProblems = 350;
+constexpr Index kMostWork = 1'000'000;
+#endif
+constexpr Index kMostWorkWithoutOracle = 20 * kMostWork;
+
+/// Queries and keys turned by the reference's own function, once instead of for every score.
+template <class T>
+void turn(const Problem& p, Poured<T>& in) {
+  if (!in.options.rotary) return;
+  const auto turned = [&](const Matrix<T>& x, Index heads, auto row_of, auto position_of, auto count_of) {
+    Matrix<T> out = x;
+    for (Index b = 0; b < p.shape.batch_size; ++b) {
+      for (Index i = 0; i < count_of(b); ++i) {
+        for (Index h = 0; h < heads; ++h) {
+          const Index col = h * p.shape.head_dim;
+          for (Index k = 0; k < p.shape.head_dim; ++k) {
+            out(row_of(b) + i, col + k) = reference::turned_element<T>(view(x), row_of(b) + i, col, k,
+                                                                       in.options.rotary, position_of(b, i));
+          }
+        }
+      }
+    }
+    return out;
+  };
+  in.query = turned(
+      in.query, p.shape.num_heads, [&](Index b) { return p.shape.query_start(b); },
+      [&](Index b, Index i) { return p.position(b, i); }, [&](Index b) { return p.shape.query_len_of(b); });
+  in.key = turned(
+      in.key, p.shape.num_kv_heads, [&](Index b) { return p.shape.kv_start(b); },
+      [](Index, Index j) { return j; }, [&](Index b) { return p.shape.kv_len_of(b); });
+  in.options.rotary.reset();
+}
+
+/// The naive loops of reference.hpp in any scalar type.
+template <class T>
+AttentionResult<T> loops(const Problem& p) {
+  Poured<T> in(p);
+  turn(p, in);
+  AttentionResult<T> result;
+  result.out.resize(p.shape.query_rows(), p.shape.num_heads * p.shape.value_dim);
+  result.weights = {Matrix<T>(p.shape.query_rows() * p.shape.num_heads, p.shape.kv_len),
+                    p.shape.batch_size,
+                    p.shape.num_heads,
+                    p.shape.query_len,
+                    p.shape.kv_len,
+                    p.shape.query_starts,
+                    p.shape.kv_starts};
+  result.logsumexp.resize(p.shape.query_rows(), p.shape.num_heads);
+  AttentionTensors<T> tensors;
+  tensors.query = view(in.query);
+  tensors.key = view(in.key);
+  tensors.value = view(in.value);
+  tensors.out = mutable_view(result.out);
+  tensors.weights = mutable_view(result.weights.stacked);
+  tensors.logsumexp = mutable_view(result.logsumexp);
+  reference::attention(p.shape, in.options.mask, detail::score_options(in.options), tensors);
+  return result;
+}
+
+/// What a row of one head may be off by. The contract's bound counts the rounding of dot products, weights
+/// and sums. Softcap, biases, slopes and rotary positions each round the score once more or a few times, by
+/// at most eps times the largest number on its way, `reach`; and scores that are all off by d move no
+/// weighted mean by more than 2 d max|value|. So each of these options adds 2 eps * reach to the contract's 4
+/// eps.
+struct Slack {
+  long double value;      // the largest visible |value|
+  long double allowance;  // in units of eps
+};
+
+Slack slack_of(const Problem& p, Index b, Index h, Index i) {
+  const AttentionShape& s = p.shape;
+  const Index kv_head = h / (s.num_heads / s.num_kv_heads);
+  const double scale = std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim))));
+  const double query =
+      p.in.query.block(s.query_start(b) + i, h * s.head_dim, 1, s.head_dim).cast<double>().norm();
+  const Index biases = std::count_if(p.matrices.begin(), p.matrices.end(), [](const MaskMatrixCase& m) {
+    return m.kind == MaskMatrix::Kind::bias;
+  });
+  double value = 0;
+  double product = 0;
+  double distance = 0;
+  for (Index j = 0; j < s.kv_len_of(b); ++j) {
+    if (!p.sees(b, h, i, j)) continue;
+    const Index row = s.kv_start(b) + j;
+    for (Index c = 0; c < s.value_dim; ++c)
+      value = std::max<double>(value, std::abs(p.in.value(row, kv_head * s.value_dim + c)));
+    const double key = p.in.key.block(row, kv_head * s.head_dim, 1, s.head_dim).cast<double>().norm();
+    product = std::max(product, scale * query * key);
+    distance = std::max(distance, std::abs(static_cast<double>(p.position(b, i) - j)));
+  }
+  const double slope = p.slopes.empty() ? 0 : p.slopes[static_cast<std::size_t>(h)];
+  const double reach = product + 2 * static_cast<double>(biases) + slope * distance;
+  const int more = (p.softcap > 0) + (biases > 0) + !p.slopes.empty() + p.rotary.has_value();
+  return {value, 4 + 2 * more * reach};
+}
+
+/// The largest error of each result, as a multiple of what is allowed.
+struct Excess {
+  double out = 0;
+  double weights = 0;
+  double logsumexp = 0;
+};
+
+template <class T>
+Excess excess_of(const Problem& p, const AttentionResult<T>& result) {
+  const auto exact = loops<long double>(p);
+  const auto naive = loops<T>(p);
+  const AttentionShape& s = p.shape;
+  const auto eps = static_cast<long double>(std::numeric_limits<T>::epsilon());
+  Excess excess;
+  const auto take = [](double& worst, long double got, long double loop, long double truth,
+                       long double slack) {
+    const long double allowed = 2 * std::abs(loop - truth) + slack;
+    const long double error = std::abs(got - truth);
+    if (error > 0) worst = std::max(worst, static_cast<double>(error / allowed));
+    if (std::isnan(error)) worst = kInf<double>;
+  };
+  for (Index b = 0; b < s.batch_size; ++b) {
+    for (Index h = 0; h < s.num_heads; ++h) {
+      for (Index i = 0; i < s.query_len_of(b); ++i) {
+        const Index row = s.query_start(b) + i;
+        const Slack slack = slack_of(p, b, h, i);
+        for (Index c = h * s.value_dim; c < (h + 1) * s.value_dim; ++c) {
+          take(excess.out, result.out(row, c), naive.out(row, c), exact.out(row, c),
+               slack.allowance * eps * slack.value);
+        }
+        bool any = false;
+        for (Index j = 0; j < s.kv_len_of(b); ++j) {
+          const T weight = result.weights.head(h, b)(i, j);
+          const long double truth = exact.weights.head(h, b)(i, j);
+          if (!p.sees(b, h, i, j)) {  // exactly: the oracle agrees on who is hidden
+            if (weight != 0 || truth != 0) excess.weights = kInf<double>;
+            continue;
+          }
+          any = true;
+          if (truth == 0) excess.weights = kInf<double>;
+          // As out would be for values of a unit matrix.
+          take(excess.weights, weight, naive.weights.head(h, b)(i, j), truth, slack.allowance * eps);
+        }
+        if (any || !p.sinks.empty()) {
+          const long double truth = exact.logsumexp(row, h);
+          take(excess.logsumexp, result.logsumexp(row, h), naive.logsumexp(row, h), truth,
+               eps * (slack.allowance + std::abs(truth)));
+        } else if (result.logsumexp(row, h) != -kInf<T>) {
+          excess.logsumexp = kInf<double>;
+        }
+        if (!any && !result.out.block(row, h * s.value_dim, 1, s.value_dim).isZero(0))
+          excess.out = kInf<double>;
+      }
+    }
+  }
+  return excess;
+}
+
+template <class T>
+bool same_results(const AttentionResult<T>& a, const AttentionResult<T>& b) {
+  return same_bits(a.out, b.out) && same_bits(a.weights.stacked, b.weights.stacked) &&
+         same_bits(a.logsumexp, b.logsumexp);
+}
+
+/// Whether a part of a problem, on its own, has the bits that it has in the whole.
+template <class T>
+bool part_has_same_bits(const Problem& p, const AttentionResult<T>& whole, Index b, std::optional<Index> head,
+                        Index first, Index rows) {
+  const AttentionShape& s = p.shape;
+  const AttentionResult<T> part = Poured<T>(p.part(b, head, first, rows)).run();
+  const Index row = s.query_start(b) + first;
+  const Index from = head.value_or(0);
+  const Index heads = head ? 1 : s.num_heads;
+  bool same = same_bits(part.out, whole.out.block(row, from * s.value_dim, rows, heads * s.value_dim)) &&
+              same_bits(part.logsumexp, whole.logsumexp.block(row, from, rows, heads));
+  for (Index h = 0; same && h < heads; ++h)
+    same = same_bits(part.weights.head(h), whole.weights.head(from + h, b).middleRows(first, rows));
+  return same;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("with any options, an element is as exact as the contract says", "", float, double) {
+  for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork);
+    CAPTURE(p.to_string());
+    const AttentionResult<TestType> result = Poured<TestType>(p).run();
+    const Excess excess = excess_of(p, result);
+    REQUIRE(excess.out <= 1);
+    REQUIRE(excess.weights <= 1);
+    REQUIRE(excess.logsumexp <= 1);
+    // Columns beyond the keys of a short sequence are zero.
+    for (Index b = 0; b < p.shape.batch_size; ++b) {
+      const Index keys = p.shape.kv_len_of(b);
+      REQUIRE(result.weights.stacked
+                  .block(p.shape.query_start(b) * p.shape.num_heads, keys,
+                         p.shape.query_len_of(b) * p.shape.num_heads, p.shape.kv_len - keys)
+                  .isZero(0));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("with any options, the same bits on any threads, with weights, observers or nothing",
+                   "[threads]", float, double) {
+  ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(4)};
+  for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    CAPTURE(p.to_string());
+    Poured<TestType> in(p);
+    const AttentionResult<TestType> alone = in.run();
+    REQUIRE(same_bits(alone.out, in.run_alone()));
+    TopWeights<TestType> top(2);
+    ColumnSums<TestType> sums;
+    REQUIRE(same_bits(alone.out, observe_attention(in.query, in.key, in.value, in.options, {&top})));
+    REQUIRE(same_bits(alone.out, observe_attention(in.query, in.key, in.value, in.options, {&sums, &top})));
+    for (ThreadPool& pool : pools) {
+      in.options.executor = &pool;
+      REQUIRE(same_results(alone, in.run()));
+      REQUIRE(same_bits(alone.out, in.run_alone()));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("with any options, the same bits for every storage order, stride and alignment", "", float,
+                   double) {
+  for (std::uint64_t seed = 2000; seed < 2000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    CAPTURE(p.to_string());
+    Poured<TestType> in(p);
+    const AttentionResult<TestType> plain = in.run();
+    REQUIRE(same_results(plain, Poured<TestType, Eigen::ColMajor>(p).run()));
+
+    const Index step = 1 + static_cast<Index>(seed % 3);
+    AwkwardMatrix<TestType> query(in.query, step);
+    AwkwardMatrix<TestType> key(in.key, step);
+    AwkwardMatrix<TestType> value(in.value, step);
+    AwkwardMatrix<TestType> sheet(Matrix<TestType>::Zero(plain.out.rows(), plain.out.cols()), step);
+    auto out = sheet.map();
+    scaled_dot_product_attention_into(query.map(), key.map(), value.map(), out, in.options);
+    REQUIRE(same_bits(plain.out, out));
+  }
+}
+
+TEMPLATE_TEST_CASE(
+    "with any options, a sequence, a head and a chunk of queries have the same bits alone as in the whole",
+    "", float, double) {
+  for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    CAPTURE(p.to_string());
+    Draw draw(seed + 1);
+    const AttentionResult<TestType> whole = Poured<TestType>(p).run();
+    for (Index b = 0; b < p.shape.batch_size; ++b) {
+      const Index rows = p.shape.query_len_of(b);
+      CAPTURE(b);
+      REQUIRE(part_has_same_bits(p, whole, b, std::nullopt, 0, rows));
+      REQUIRE(part_has_same_bits(p, whole, b, draw.below(p.shape.num_heads), 0, rows));
+      for (Index first = 0; first < rows;) {
+        const Index chunk = std::min(rows - first, draw.pick({1, 2, 7, 50, 300}));
+        CAPTURE(first, chunk);
+        REQUIRE(part_has_same_bits(p, whole, b, std::nullopt, first, chunk));
+        first += chunk + draw.pick({0, 0, rows / 4});
+      }
+      if (rows > 0)
+        REQUIRE(part_has_same_bits(p, whole, b, draw.below(p.shape.num_heads), draw.below(rows), 1));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row sees changes no bit", "",
+                   float, double) {
+  for (std::uint64_t seed = 4000; seed < 4000 + kProblems; ++seed) {
+    Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    CAPTURE(p.to_string());
+    const AttentionResult<TestType> clean = Poured<TestType>(p).run();
+    const AttentionShape& s = p.shape;
+    const Index group = s.num_heads / s.num_kv_heads;
+    const float poisons[] = {kNaN<float>, kInf<float>, -kInf<float>, std::numeric_limits<float>::max()};
+    for (Index b = 0; b < s.batch_size; ++b) {
+      for (Index kv_head = 0; kv_head < s.num_kv_heads; ++kv_head) {
+        for (Index j = 0; j < s.kv_len_of(b); ++j) {
+          bool seen = false;
+          for (Index h = kv_head * group; !seen && h < (kv_head + 1) * group; ++h) {
+            for (Index i = 0; !seen && i < s.query_len_of(b); ++i) seen = p.sees(b, h, i, j);
+          }
+          if (seen) continue;
+          const float poison = poisons[static_cast<std::size_t>(j + b) % std::size(poisons)];
+          p.in.key.block(s.kv_start(b) + j, kv_head * s.head_dim, 1, s.head_dim).setConstant(poison);
+          p.in.value.block(s.kv_start(b) + j, kv_head * s.value_dim, 1, s.value_dim).setConstant(poison);
+        }
+      }
+    }
+    REQUIRE(same_results(clean, Poured<TestType>(p).run()));
+  }
+}
+
+TEMPLATE_TEST_CASE("with any options, NaN in a value or a key reaches exactly the rows that see it", "",
+                   float, double) {
+  for (std::uint64_t seed = 5000; seed < 5000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    const AttentionShape& s = p.shape;
+    CAPTURE(p.to_string());
+    Draw draw(seed + 1);
+    const Index b = draw.below(s.batch_size);
+    if (s.kv_len_of(b) == 0) continue;
+    const Index j = draw.below(s.kv_len_of(b));
+    const Index kv_head = draw.below(s.num_kv_heads);
+    const Index column = draw.below(s.value_dim);
+    const Matrix<TestType> clean = Poured<TestType>(p).run_alone();
+    Problem with_value = p;
+    with_value.in.value(s.kv_start(b) + j, kv_head * s.value_dim + column) = kNaN<float>;
+    const Matrix<TestType> of_value = Poured<TestType>(with_value).run_alone();
+    Problem with_key = p;
+    with_key.in.key(s.kv_start(b) + j, kv_head * s.head_dim + draw.below(s.head_dim)) = kNaN<float>;
+    const Matrix<TestType> of_key = Poured<TestType>(with_key).run_alone();
+
+    Matrix<TestType> expected_of_value = clean;
+    Matrix<TestType> expected_of_key = clean;
+    const Index group = s.num_heads / s.num_kv_heads;
+    for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      for (Index i = 0; i < s.query_len_of(b); ++i) {
+        if (!p.sees(b, h, i, j)) continue;
+        const Index row = s.query_start(b) + i;
+        expected_of_value(row, h * s.value_dim + column) = kNaN<TestType>;
+        expected_of_key.block(row, h * s.value_dim, 1, s.value_dim).setConstant(kNaN<TestType>);
+      }
+    }
+    CAPTURE(b, j, kv_head, column);
+    REQUIRE(same_bits(of_value, expected_of_value));
+    REQUIRE(same_bits(of_key, expected_of_key));
+  }
+}
+
+TEST_CASE("the draws reach every option, and the sizes where tiles end") {
+  int ragged = 0, causal = 0, windows = 0, padded = 0, biases = 0, flags = 0, shared_rows = 0, sloping = 0,
+      caps = 0;
+  int sinking = 0, rotary = 0, negative = 0, tile_edges = 0, nothing = 0, grouped = 0, many_heads_apart = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const Problem p = Draw(seed).problem(1'000'000);
+    ragged += !p.shape.query_starts.empty() || !p.shape.kv_starts.empty();
+    causal += p.causal;
+    windows += p.window.left != unlimited || p.window.right != unlimited;
+    padded += !p.lengths.empty();
+    for (const MaskMatrixCase& m : p.matrices) {
+      ++(m.kind == MaskMatrix::Kind::bias ? biases : flags);
+      shared_rows += m.row_for_all;
+      many_heads_apart += m.per_head() && m.per_sequence() && p.shape.num_heads > 1 && p.shape.batch_size > 1;
+    }
+    sloping += !p.slopes.empty();
+    caps += p.softcap > 0;
+    sinking += !p.sinks.empty();
+    rotary += p.rotary.has_value();
+    negative += p.shape.query_len > 0 && p.position(0, 0) < 0;
+    tile_edges += p.shape.kv_len >= 127 && p.shape.kv_len <= 257;
+    nothing += p.shape.kv_len == 0 || p.shape.query_len == 0;
+    grouped += p.shape.num_heads > p.shape.num_kv_heads;
+  }
+  for (const int count : {ragged, causal, windows, padded, biases, flags, shared_rows, sloping, caps, sinking,
+                          rotary, negative, tile_edges, nothing, grouped, many_heads_apart})
+    CHECK(count >= 5);
+}
