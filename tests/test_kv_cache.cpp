@@ -292,6 +292,9 @@ TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass"
   auto in = random_inputs<TestType>(s, 11);
   // What the ring has let go of reaches nobody.
   in.value(3, 2) = kNaN<TestType>;
+  // A chunk of which some rows still see this one, while others begin the tile that takes its place; of the
+  // other key/value head than the key below, which would cover it.
+  in.value(262, 9 + 4) = kNaN<TestType>;
   in.key(700, 1) = kNaN<TestType>;
   for (const Index capacity : {Index{1}, Index{40}, Index{128}, Index{300}, Index{512}}) {
     for (const Index count : {Index{1}, Index{7}, capacity / 2, capacity}) {
