@@ -9,7 +9,7 @@ function(heed_options target)
   endif()
   if(HEED_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${HEED_SANITIZE} -fno-sanitize-recover=all
-                                             -fno-omit-frame-pointer -g)
+                                             -fno-omit-frame-pointer -g1)
     target_link_options(${target} PRIVATE -fsanitize=${HEED_SANITIZE})
   endif()
 endfunction()

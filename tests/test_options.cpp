@@ -310,3 +310,17 @@ TEST_CASE_METHOD(EqualScores, "an executor changes no bit") {
   options.executor = &pool;
   CHECK(same_bits(means(4, {1, 2, 4, 8}), alone));
 }
+
+TEST_CASE("sinks and softcaps that a scalar cannot hold are refused") {
+  const heed::AttentionShape shape{1, 1, 1, 2, 2, 2, 2};
+  const auto message = [&](const heed::ScoreOptions& options) {
+    return message_of<heed::ArgumentError>([&] { (void)heed::AttentionPlan<float>(shape, {}, options); });
+  };
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  CHECK(contains(message({.sinks = {infinity}}), "a sink is inf, it must be finite"));
+  CHECK(contains(message({.sinks = {std::numeric_limits<double>::quiet_NaN()}}), "a sink is nan"));
+  CHECK(contains(message({.sinks = {1e300}}), "beyond the largest float"));
+  CHECK(message({.sinks = {-infinity}}) == "nothing");
+  CHECK(contains(message({.softcap = 1e-50}), "below the smallest float"));
+  CHECK(contains(message({.softcap = -1}), "softcap is -1"));
+}

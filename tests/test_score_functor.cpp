@@ -224,3 +224,21 @@ TEST_CASE("long double and the kernels agree on functions and predicates") {
                    flex(wide, options, bend, visible_where(sees_odd))) <= 1e-14);
   }
 }
+
+TEMPLATE_TEST_CASE("a score of -inf hides a key, and a row of nothing else gives zeros", "", float, double) {
+  const AttentionShape s{1, 2, 1, 5, 300, 8, 8};
+  const auto in = random_inputs<TestType>(s, 77);
+  AttentionOptions options = options_for(s);
+  const auto out = flex_attention(
+      in.query, in.key, in.value,
+      [](TestType score, Index, Index, Index query, Index key) {
+        return query == 3 || key % 3 == 1 ? -kInf<TestType> : score;
+      },
+      SeesAll{}, options);
+  Matrix<TestType> hidden = Matrix<TestType>::Zero(5, 300);
+  for (Index j = 1; j < 300; j += 3) hidden.col(j).setConstant(-kInf<TestType>);
+  hidden.row(3).setConstant(-kInf<TestType>);
+  options.mask = bias(hidden);
+  CHECK(same_bits(out, scaled_dot_product_attention(in.query, in.key, in.value, options)));
+  CHECK(out.row(3).isZero(0));
+}

@@ -66,6 +66,27 @@ namespace detail {
 template <class First, class... Others>
 inline constexpr bool same_scalar = (std::is_same_v<typename First::Scalar, typename Others::Scalar> && ...);
 
+/// The views of what an attention reads; what it writes is left empty.
+template <class Q, class K, class V>
+AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& query,
+                                                   const Eigen::DenseBase<K>& key,
+                                                   const Eigen::DenseBase<V>& value) {
+  static_assert(same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
+  AttentionTensors<typename Q::Scalar> tensors;
+  tensors.query = view(query);
+  tensors.key = view(key);
+  tensors.value = view(value);
+  return tensors;
+}
+
+/// The sizes of an attention, checked, so that results may be given theirs.
+template <class Scalar>
+AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options) {
+  const AttentionShape shape = attention_shape(inputs.query, inputs.key, inputs.value, options);
+  check_attention(shape, options.mask, score_options(options), typeid(Scalar));
+  return shape;
+}
+
 /// Checks everything, then runs the engine or, for scalars without kernels, the reference loops.
 template <class Scalar>
 void run_attention(const AttentionShape& shape, const AttentionOptions& options,
@@ -156,13 +177,8 @@ AttentionResult<typename Q::Scalar> attention_result(const Eigen::DenseBase<Q>& 
                                                      const Eigen::DenseBase<V>& value,
                                                      const AttentionOptions& options, bool with_weights) {
   using Scalar = typename Q::Scalar;
-  static_assert(same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
-  AttentionTensors<Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
-  const AttentionShape shape = attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, score_options(options), typeid(Scalar));
+  AttentionTensors<Scalar> tensors = input_tensors(query, key, value);
+  const AttentionShape shape = checked_shape(tensors, options);
   AttentionResult<Scalar> result;
   result.out.resize(query.rows(), shape.num_heads * shape.value_dim);
   result.logsumexp.resize(query.rows(), shape.num_heads);

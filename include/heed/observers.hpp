@@ -189,13 +189,8 @@ Matrix<typename Q::Scalar> observe_attention(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
     const AttentionOptions& options, std::initializer_list<WeightsObserver<typename Q::Scalar>*> observers) {
   using Scalar = typename Q::Scalar;
-  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
-  AttentionTensors<Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
-  const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, detail::score_options(options), typeid(Scalar));
+  AttentionTensors<Scalar> tensors = detail::input_tensors(query, key, value);
+  const AttentionShape shape = detail::checked_shape(tensors, options);
   Matrix<Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
   tensors.out = mutable_view(out);
   tensors.observers = observers.begin();

@@ -131,7 +131,11 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
         }
         row.scores = scores.data();
         row.visible = nullptr;
-        if (functions.score != nullptr && kv_len > 0) functions.score(functions.context, row);
+        if (functions.score != nullptr && kv_len > 0) {
+          functions.score(functions.context, row);
+          for (Index j = 0; j < kv_len; ++j)
+            visible[j] = visible[j] && scores[static_cast<std::size_t>(j)] != -infinity;
+        }
 
         // Softmax over them. Subtracting the largest score keeps exp from overflowing and changes nothing
         // else. A sink is a score that has no value.
@@ -155,9 +159,9 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
         for (Index c = 0; c < shape.value_dim; ++c) {
           T sum = T(0);
           for (Index j = 0; j < kv_len; ++j) {
-            if (visible[j])
-              sum += scores[static_cast<std::size_t>(j)] *
-                     tensors.value(key_start + j, kv_head * shape.value_dim + c);
+            if (!visible[j]) continue;
+            sum += scores[static_cast<std::size_t>(j)] *
+                   tensors.value(key_start + j, kv_head * shape.value_dim + c);
           }
           tensors.out(query_row, head * shape.value_dim + c) = sees_any ? T(sum / row_sum) : T(0);
         }

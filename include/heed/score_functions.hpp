@@ -31,7 +31,7 @@ struct ScoreTile {
 /// throw.
 template <class T>
 struct ScoreFunctions {
-  /// Changes the scores, after scale, softcap, bias and slopes.
+  /// Changes the scores, after scale, softcap, bias and slopes; -inf hides a key.
   void (*score)(const void* context, const ScoreTile<T>& tile) noexcept = nullptr;
   /// Sets visible to false where a key is hidden. A tile that no row sees costs nothing else.
   void (*hide)(const void* context, const ScoreTile<T>& tile) noexcept = nullptr;

@@ -139,22 +139,18 @@ class FunctorFunctions {
 
 /// scaled_dot_product_attention with score = score(score, batch, head, query position, key position) after
 /// scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score may also be
-/// KeepScore{}. Both are called from the executor's threads if there is one, score also for keys that are
-/// hidden. What they throw is thrown on, out is then of no use.
+/// KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the executor's
+/// threads if there is one, score also for keys that are hidden. What they throw is thrown on, out is then of
+/// no use.
 template <class Q, class K, class V, class Score, class Visible = SeesAll>
 Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                           const Eigen::DenseBase<V>& value, const Score& score,
                                           const Visible& visible = {}, const AttentionOptions& options = {}) {
   using Scalar = typename Q::Scalar;
-  static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
   static_assert(std::is_invocable_r_v<Scalar, Score, Scalar, Index, Index, Index, Index>,
                 "score is called as score(score, batch, head, query position, key position)");
-  AttentionTensors<Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
-  const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, detail::score_options(options), typeid(Scalar));
+  AttentionTensors<Scalar> tensors = detail::input_tensors(query, key, value);
+  const AttentionShape shape = detail::checked_shape(tensors, options);
   Matrix<Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
   tensors.out = mutable_view(out);
   const detail::FunctorFunctions<Scalar, Score, Visible> functions(score, visible);

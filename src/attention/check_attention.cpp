@@ -1,6 +1,7 @@
 // What an attention may be asked for, and with which matrices.
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "attention/check.hpp"
@@ -10,13 +11,10 @@
 namespace heed {
 
 using detail::count_of;
-using detail::require_apart;
 using detail::require_not_negative;
 using detail::require_positive;
 using detail::require_possible;
 using detail::require_product;
-using detail::require_size;
-using detail::wanted;
 
 namespace {
 
@@ -97,6 +95,12 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   if (!options.sinks.empty() && static_cast<Index>(options.sinks.size()) != shape.num_heads) {
     throw_shape_error("sinks has " + count_of(static_cast<Index>(options.sinks.size()), "number") +
                       ", there are " + count_of(shape.num_heads, "head"));
+  }
+  for (const double sink : options.sinks) {
+    if (std::isnan(sink) || sink == std::numeric_limits<double>::infinity()) {
+      throw_argument_error("a sink is " + std::to_string(sink) +
+                           ", it must be finite, or -inf for a head without one");
+    }
   }
   mask.check({shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len}, scalar);
   if (shape.query_starts.empty() && shape.kv_starts.empty()) {

@@ -23,6 +23,12 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, c
   softcap_ = static_cast<T>(options.softcap);
   if (!std::isfinite(softcap_))
     throw_argument_error("softcap is " + std::to_string(options.softcap) + ", beyond the largest float");
+  if (softcap_ == T(0) && options.softcap > 0)
+    throw_argument_error("softcap is " + std::to_string(options.softcap) + ", below the smallest float");
+  for (const double sink : options.sinks) {
+    if (std::isinf(static_cast<T>(sink)) && !std::isinf(sink))
+      throw_argument_error("a sink is " + std::to_string(sink) + ", beyond the largest float");
+  }
   sinks_.assign(options.sinks.begin(), options.sinks.end());
   slopes_.assign(mask.alibi_slopes().begin(), mask.alibi_slopes().end());
   if (rotary_) rotary_table_ = rotary_->table<T>();
@@ -59,7 +65,7 @@ Index AttentionPlan<T>::num_items() const noexcept {
 
 template <class T>
 bool AttentionPlan<T>::masked() const noexcept {
-  return !mask_.matrices().empty() || functions_.hide != nullptr;
+  return !mask_.matrices().empty() || functions_.hide != nullptr || functions_.score != nullptr;
 }
 
 template class AttentionPlan<float>;

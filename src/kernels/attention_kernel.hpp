@@ -113,6 +113,10 @@ struct Pass {
       block.hook->score(block.hook->context, block,
                         {first_row, rows, first_key + range.begin, range.end - range.begin,
                          scores + range.begin, kKeyTile<T>, nullptr, 0});
+      for (Index r = 0; r < rows; ++r) {
+        const Index at = r * kKeyTile<T> + range.begin;
+        hide_minus_inf<T>(scores + at, range.end - range.begin, mask.visible + at);
+      }
     }
     return true;
   }

@@ -56,11 +56,6 @@ inline Panels<T> cached_values(const CachedTiles& cached, const std::byte* value
   return {reinterpret_cast<const T*>(values), kKeyTile<T>, 0, value_dim};
 }
 
-template <class T>
-inline bool is_finite(T x) {
-  return x - x == T(0);
-}
-
 /// Copies numbers into columns [col, col + count) of a panel's row, `width` wide, in the tile's own format.
 template <class T>
 inline void store_in_panel(const T* x, Index col, Index count, Index width, Storage storage, std::byte* tile,
@@ -124,7 +119,7 @@ inline bool store_value(const CacheRows<T>& rows, Index i, std::byte* tile, Inde
   const T most = overflow_of<T>(rows.storage);
   for (Index c = 0; c < rows.value_dim; ++c) {
     row[c] = value[c * rows.value.col_stride];
-    finite = finite & is_finite(row[c]) & (row[c] < most) & (row[c] > -most);
+    finite = finite & (row[c] < most) & (row[c] > -most);  // NaN is neither
   }
   for (Index c = rows.value_dim; c < value_cols; ++c) row[c] = T(0);
   for (Index col = 0; col < value_cols; col += kPanel<T>) {

@@ -35,7 +35,7 @@ struct MaskTile {
 
 template <class T>
 inline bool is_masked(const AttentionBlock<T>& block) {
-  return block.num_mask_parts > 0 || (block.hook != nullptr && block.hook->hide != nullptr);
+  return block.num_mask_parts > 0 || block.hook != nullptr;
 }
 
 /// visible &= what one row of a matrix keeps, over `count` keys.
@@ -56,6 +56,12 @@ inline void add_bias(const T* matrix, Index step, bool first, Index count, T* bi
     visible[j] = visible[j] & (b != minus_inf);
     bias[j] = first ? b : bias[j] + b;
   }
+}
+
+/// A caller's function of scores may hide a key by -inf, as a bias does.
+template <class T>
+inline void hide_minus_inf(const T* scores, Index count, bool* visible) {
+  for (Index j = 0; j < count; ++j) visible[j] = visible[j] & (scores[j] != -FloatTraits<T>::infinity);
 }
 
 inline bool any_of(const bool* flags, Index count) {
