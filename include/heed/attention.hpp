@@ -82,7 +82,7 @@ AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& qu
 /// The sizes of an attention, checked, so that results may be given theirs.
 template <class Scalar>
 AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options) {
-  const AttentionShape shape = attention_shape(inputs.query, inputs.key, inputs.value, options);
+  AttentionShape shape = attention_shape(inputs.query, inputs.key, inputs.value, options);
   check_attention(shape, options.mask, score_options(options), typeid(Scalar));
   return shape;
 }
