@@ -89,9 +89,10 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   check_starts(shape.kv_starts, "kv_starts", shape.batch_size, shape.kv_len);
   if (options.scale && !std::isfinite(*options.scale))
     throw_argument_error("scale is " + std::to_string(*options.scale) + ", it must be finite");
-  if (!std::isfinite(options.softcap) || options.softcap < 0)
+  if (!std::isfinite(options.softcap) || options.softcap < 0) {
     throw_argument_error("softcap is " + std::to_string(options.softcap) +
                          ", it must be positive, or 0 for none");
+  }
   if (!options.sinks.empty() && static_cast<Index>(options.sinks.size()) != shape.num_heads) {
     throw_shape_error("sinks has " + count_of(static_cast<Index>(options.sinks.size()), "number") +
                       ", there are " + count_of(shape.num_heads, "head"));
