@@ -92,11 +92,7 @@ AttentionResult<Scalar> naive(const AttentionShape& s, const Inputs<Scalar>& in,
                               std::optional<double> scale = std::nullopt) {
   AttentionResult<Scalar> result;
   result.out.resize(s.batch_size * s.query_len, s.num_heads * s.value_dim);
-  result.weights.stacked.resize(s.batch_size * s.num_heads * s.query_len, s.kv_len);
-  result.weights.batch_size = s.batch_size;
-  result.weights.num_heads = s.num_heads;
-  result.weights.query_len = s.query_len;
-  result.weights.kv_len = s.kv_len;
+  result.weights.resize(s);
   result.logsumexp.resize(s.batch_size * s.query_len, s.num_heads);
   AttentionTensors<Scalar> tensors;
   tensors.query = view(in.query);

@@ -70,7 +70,7 @@ struct Collector {
   void take(const WeightsTile<T>& tile) {
     const std::lock_guard lock(mutex);
     for (Index i = 0; i < tile.weights.rows; ++i) {
-      const Index row = detail::stacked_row(of->shape, tile.sequence, tile.head, tile.first_query + i);
+      const Index row = of->shape.stacked_row(tile.sequence, tile.head, tile.first_query + i);
       for (Index j = 0; j < tile.weights.cols; ++j) {
         sum(row, tile.first_key + j) += tile.weights(i, j);
         ++times(row, tile.first_key + j);

@@ -20,48 +20,13 @@ constexpr Index kMostWork = 1'000'000;
 #endif
 constexpr Index kMostWorkWithoutOracle = 20 * kMostWork;
 
-/// Queries and keys turned by the reference's own function, once instead of for every score.
-template <class T>
-void turn(const Problem& p, Poured<T>& in) {
-  if (!in.options.rotary) return;
-  const auto turned = [&](const Matrix<T>& x, Index heads, auto row_of, auto position_of, auto count_of) {
-    Matrix<T> out = x;
-    for (Index b = 0; b < p.shape.batch_size; ++b) {
-      for (Index i = 0; i < count_of(b); ++i) {
-        for (Index h = 0; h < heads; ++h) {
-          const Index col = h * p.shape.head_dim;
-          for (Index k = 0; k < p.shape.head_dim; ++k) {
-            out(row_of(b) + i, col + k) = reference::turned_element<T>(view(x), row_of(b) + i, col, k,
-                                                                       in.options.rotary, position_of(b, i));
-          }
-        }
-      }
-    }
-    return out;
-  };
-  in.query = turned(
-      in.query, p.shape.num_heads, [&](Index b) { return p.shape.query_start(b); },
-      [&](Index b, Index i) { return p.position(b, i); }, [&](Index b) { return p.shape.query_len_of(b); });
-  in.key = turned(
-      in.key, p.shape.num_kv_heads, [&](Index b) { return p.shape.kv_start(b); },
-      [](Index, Index j) { return j; }, [&](Index b) { return p.shape.kv_len_of(b); });
-  in.options.rotary.reset();
-}
-
 /// The naive loops of reference.hpp in any scalar type.
 template <class T>
 AttentionResult<T> loops(const Problem& p) {
-  Poured<T> in(p);
-  turn(p, in);
+  const Poured<T> in(p);
   AttentionResult<T> result;
   result.out.resize(p.shape.query_rows(), p.shape.num_heads * p.shape.value_dim);
-  result.weights = {Matrix<T>(p.shape.query_rows() * p.shape.num_heads, p.shape.kv_len),
-                    p.shape.batch_size,
-                    p.shape.num_heads,
-                    p.shape.query_len,
-                    p.shape.kv_len,
-                    p.shape.query_starts,
-                    p.shape.kv_starts};
+  result.weights.resize(p.shape);
   result.logsumexp.resize(p.shape.query_rows(), p.shape.num_heads);
   AttentionTensors<T> tensors;
   tensors.query = view(in.query);

@@ -37,6 +37,17 @@ struct AttentionWeights {
   std::vector<Index> query_starts = {};
   std::vector<Index> kv_starts = {};
 
+  /// Makes room for the weights of an attention.
+  void resize(const AttentionShape& shape) {
+    stacked.resize(shape.query_rows() * shape.num_heads, shape.kv_len);
+    batch_size = shape.batch_size;
+    num_heads = shape.num_heads;
+    query_len = shape.query_len;
+    kv_len = shape.kv_len;
+    query_starts = shape.query_starts;
+    kv_starts = shape.kv_starts;
+  }
+
   /// The query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no such head
   /// or sequence.
   auto head(Index head, Index sequence = 0) const {
@@ -122,13 +133,9 @@ template <class Q, class K, class V, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                        const Eigen::DenseBase<V>& value, Eigen::DenseBase<O>& out,
                                        const AttentionOptions& options = {}) {
-  using Scalar = typename Q::Scalar;
   static_assert(detail::same_scalar<Q, K, V, O>,
                 "query, key, value and out need the same scalar type: cast them");
-  AttentionTensors<Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
+  auto tensors = detail::input_tensors(query, key, value);
   tensors.out = mutable_view(out);
   detail::run_attention(detail::attention_shape(tensors.query, tensors.key, tensors.value, options), options,
                         tensors);
@@ -150,9 +157,7 @@ Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q
                                                         const AttentionOptions& options = {}) {
   static_assert(detail::same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
   if constexpr (detail::same_scalar<Q, K, V>) {
-    const AttentionShape shape =
-        detail::attention_shape<typename Q::Scalar>(view(query), view(key), view(value), options);
-    check_attention(shape, options.mask, detail::score_options(options), typeid(typename Q::Scalar));
+    const AttentionShape shape = detail::checked_shape(detail::input_tensors(query, key, value), options);
     Matrix<typename Q::Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
     scaled_dot_product_attention_into(query, key, value, out, options);
     return out;
@@ -185,13 +190,7 @@ AttentionResult<typename Q::Scalar> attention_result(const Eigen::DenseBase<Q>& 
   tensors.out = mutable_view(result.out);
   tensors.logsumexp = mutable_view(result.logsumexp);
   if (with_weights) {
-    result.weights.stacked.resize(query.rows() * shape.num_heads, shape.kv_len);
-    result.weights.batch_size = shape.batch_size;
-    result.weights.num_heads = shape.num_heads;
-    result.weights.query_len = shape.query_len;
-    result.weights.kv_len = shape.kv_len;
-    result.weights.query_starts = shape.query_starts;
-    result.weights.kv_starts = shape.kv_starts;
+    result.weights.resize(shape);
     tensors.weights = mutable_view(result.weights.stacked);
   }
   run_attention(shape, options, tensors);

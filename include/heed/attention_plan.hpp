@@ -43,6 +43,12 @@ struct AttentionShape {
   Index query_rows() const noexcept { return query_start(batch_size); }
   Index kv_rows() const noexcept { return kv_start(batch_size); }
 
+  /// Row of a query in a matrix that has one for each head and query: sequence by sequence, within it head by
+  /// head, as weights are stacked.
+  Index stacked_row(Index sequence, Index head, Index query) const noexcept {
+    return query_start(sequence) * num_heads + head * query_len_of(sequence) + query;
+  }
+
  private:
   static Index start(const std::vector<Index>& starts, Index length, Index sequence) noexcept {
     return starts.empty() ? sequence * length : starts[static_cast<std::size_t>(sequence)];
@@ -145,7 +151,7 @@ class AttentionPlan {
   const Mask& mask() const noexcept { return mask_; }
 
   /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
-  /// lengths.
+  /// lengths. (A cache of T needs no packed tiles, but a plan does not know what it will run on.)
   std::size_t workspace_bytes() const noexcept { return static_cast<std::size_t>(threads_) * thread_bytes_; }
 
   /// Throws as check_tensors does.

@@ -36,7 +36,9 @@ Matrix<T> out_for(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
 
 /// As scaled_dot_product_attention_into() with the cache's keys and values. query is (batch_size * query_len)
 /// x (num_heads * head_dim), or has rows for query_starts; the batch and the key/value heads are the cache's.
-/// If the mask does not say where the queries stand, they are the last tokens of their sequence.
+/// If the mask does not say where the queries stand, they are the last tokens of their sequence. Throws
+/// ShapeError or ArgumentError, before anything is written, if sizes do not fit, the mask contradicts the
+/// cache, or a ring no longer has a key that a query may see. Memory and threads as there.
 template <class Q, class T, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                                        Eigen::DenseBase<O>& out, const AttentionOptions& options = {}) {

@@ -101,8 +101,6 @@ class KvCache {
   detail::CacheView cache_view() const noexcept;
 
  private:
-  struct Append;
-
   void require_sequence(Index sequence) const;
   void require_room(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const;
   void require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value,

@@ -9,7 +9,6 @@
 // One notion of position serves causal(), window() and alibi(): query i of a sequence stands at p(i) = i +
 // query offset, counted from the first key.
 
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -95,10 +94,10 @@ class Mask {
   std::string to_string() const;
 
  private:
-  enum class Anchor { top_left, bottom_right, number };
+  enum class Anchor { top_left, bottom_right, number, number_each };
   struct Position {
     Anchor anchor;
-    std::vector<Index> offsets;  // one for all sequences, or one for each
+    std::vector<Index> offsets;  // number: one for all sequences; number_each: one for each
     bool operator==(const Position&) const = default;
   };
 

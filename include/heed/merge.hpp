@@ -16,7 +16,8 @@ namespace heed {
 ///
 /// out is rows x (num_heads * value_dim), logsumexp rows x num_heads, as AttentionResult has them. Merging is
 /// commutative, and associative up to rounding. A part that saw nothing (logsumexp -inf) changes no bit. Give
-/// a sink to one of the parts only. Throws ShapeError, before anything is written, if sizes do not fit.
+/// a sink to one of the parts only. Works in place on the calling thread, without memory of its own. Throws
+/// ShapeError, before anything is written, if sizes do not fit.
 template <class O, class L, class P, class M>
 void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
                      const Eigen::DenseBase<P>& other_out, const Eigen::DenseBase<M>& other_logsumexp) {

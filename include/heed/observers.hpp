@@ -19,15 +19,6 @@
 
 namespace heed {
 
-namespace detail {
-
-/// Row of query i of a head in a matrix stacked as AttentionWeights is.
-inline Index stacked_row(const AttentionShape& shape, Index sequence, Index head, Index query) {
-  return shape.query_start(sequence) * shape.num_heads + head * shape.query_len_of(sequence) + query;
-}
-
-}  // namespace detail
-
 /// The k largest weights of every row and the keys that have them, the largest first; among equals the
 /// earlier key first, NaN before all numbers. A row that sees fewer keys is filled with weight 0 and key -1.
 /// Memory: k numbers and k indices for each row.
@@ -50,7 +41,7 @@ class TopWeights final : public WeightsObserver<T> {
 
   void take(const WeightsTile<T>& tile) noexcept override {
     for (Index i = 0; i < tile.weights.rows; ++i) {
-      const Index row = detail::stacked_row(shape_, tile.sequence, tile.head, tile.first_query + i);
+      const Index row = shape_.stacked_row(tile.sequence, tile.head, tile.first_query + i);
       for (Index j = 0; j < tile.weights.cols; ++j) insert(row, tile.weights(i, j), tile.first_key + j);
     }
   }
@@ -183,7 +174,8 @@ WeightsCallback<T, F> weights_callback(F f) {
 }
 
 /// scaled_dot_product_attention with observers of its weights; out has the same bits as without. Time: the
-/// scores are computed a second time for the tiles that anybody wants.
+/// scores are computed a second time for the tiles that anybody wants. Errors, memory and threads as there,
+/// and what the observers' prepare() and rethrow() throw.
 template <class Q, class K, class V>
 Matrix<typename Q::Scalar> observe_attention(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,

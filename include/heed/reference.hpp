@@ -41,24 +41,39 @@ const E& mask_entry(const MaskMatrix& matrix, const MaskSizes& sizes, Index sequ
 /// Element k of a query or key (k counted within its head, the matrix begins at `col`), turned by its
 /// position (Su et al. 2021, equation 34).
 template <class T>
-T turned_element(const MatrixView<const T>& x, Index row, Index col, Index k,
-                 const std::optional<Rotary>& rotary, Index position) {
+T turned_element(const MatrixView<const T>& x, Index row, Index col, Index k, const Rotary& rotary,
+                 Index position) {
   using std::cos;
   using std::sin;
-  if (!rotary || k >= rotary->rotary_dim()) return x(row, col + k);
-  const Index pairs = rotary->rotary_dim() / 2;
-  const bool half_split = rotary->layout() == RotaryLayout::half_split;
+  if (k >= rotary.rotary_dim()) return x(row, col + k);
+  const Index pairs = rotary.rotary_dim() / 2;
+  const bool half_split = rotary.layout() == RotaryLayout::half_split;
   const Index pair = half_split ? k % pairs : k / 2;
   const bool second = half_split ? k >= pairs : k % 2 == 1;
-  const T angle = T(rotary->angle(position, pair));
+  const T angle = T(rotary.angle(position, pair));
   const T a = x(row, col + (half_split ? pair : 2 * pair));
   const T b = x(row, col + (half_split ? pair + pairs : 2 * pair + 1));
   return second ? T(b * cos(angle) + a * sin(angle)) : T(a * cos(angle) - b * sin(angle));
 }
 
+/// Queries or keys, heads of head_dim side by side, each row turned by the position that belongs to it.
+template <class T>
+std::vector<T> turned(const MatrixView<const T>& x, Index head_dim, const Rotary& rotary,
+                      const std::vector<Index>& positions) {
+  std::vector<T> result;
+  result.reserve(static_cast<std::size_t>(x.rows * x.cols));
+  for (Index row = 0; row < x.rows; ++row) {
+    for (Index col = 0; col < x.cols; ++col) {
+      const Index k = col % head_dim;
+      result.push_back(turned_element(x, row, col - k, k, rotary, positions[static_cast<std::size_t>(row)]));
+    }
+  }
+  return result;
+}
+
 /// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another.
 /// The tensors are as check_tensors wants them; the mask, options and functions are those of AttentionPlan.
-/// Memory: one row of scores.
+/// Memory: one row of scores, and with a rotary the turned queries and keys.
 template <class T>
 void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                const AttentionTensors<T>& tensors, const ScoreFunctions<T>& functions = {}) {
@@ -74,6 +89,26 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
   std::vector<T> scores(static_cast<std::size_t>(shape.kv_len));
   const auto flags = std::make_unique<bool[]>(static_cast<std::size_t>(shape.kv_len));
   bool* const visible = flags.get();
+
+  MatrixView<const T> query = tensors.query;
+  MatrixView<const T> key = tensors.key;
+  std::vector<T> turned_query;
+  std::vector<T> turned_key;
+  if (options.rotary) {
+    std::vector<Index> query_positions;
+    std::vector<Index> key_positions;
+    for (Index batch = 0; batch < shape.batch_size; ++batch) {
+      const Index query_len = shape.query_len_of(batch);
+      const Index kv_len = shape.kv_len_of(batch);
+      const Index query_offset = mask.query_offset(query_len, kv_len, batch);
+      for (Index i = 0; i < query_len; ++i) query_positions.push_back(i + query_offset);
+      for (Index j = 0; j < kv_len; ++j) key_positions.push_back(j);
+    }
+    turned_query = turned(query, shape.head_dim, *options.rotary, query_positions);
+    turned_key = turned(key, shape.head_dim, *options.rotary, key_positions);
+    query = {turned_query.data(), query.rows, query.cols, query.cols, 1};
+    key = {turned_key.data(), key.rows, key.cols, key.cols, 1};
+  }
 
   for (Index batch = 0; batch < shape.batch_size; ++batch) {
     const Index query_len = shape.query_len_of(batch);
@@ -114,9 +149,8 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
           if (!visible[j]) continue;
           T dot = T(0);
           for (Index k = 0; k < shape.head_dim; ++k) {
-            dot +=
-                turned_element(tensors.query, query_row, head * shape.head_dim, k, options.rotary, position) *
-                turned_element(tensors.key, key_start + j, kv_head * shape.head_dim, k, options.rotary, j);
+            dot += query(query_row, head * shape.head_dim + k) *
+                   key(key_start + j, kv_head * shape.head_dim + k);
           }
           scores[at] = scale * dot;
           if (softcap > T(0)) scores[at] = softcap * tanh(scores[at] / softcap);
@@ -170,7 +204,7 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
           scores[at] = visible[j] ? T(scores[at] / row_sum) : T(0);
         }
         if (!tensors.weights.empty()) {
-          const Index weights_row = shape.query_start(batch) * shape.num_heads + head * query_len + i;
+          const Index weights_row = shape.stacked_row(batch, head, i);
           for (Index j = 0; j < shape.kv_len; ++j)
             tensors.weights(weights_row, j) = j < kv_len ? scores[static_cast<std::size_t>(j)] : T(0);
         }

@@ -141,7 +141,8 @@ class FunctorFunctions {
 /// scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score may also be
 /// KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the executor's
 /// threads if there is one, score also for keys that are hidden. What they throw is thrown on, out is then of
-/// no use.
+/// no use. Other errors,
+/// memory and threads as there.
 template <class Q, class K, class V, class Score, class Visible = SeesAll>
 Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                           const Eigen::DenseBase<V>& value, const Score& score,

@@ -2,10 +2,12 @@
 
 // Checks of sizes, shared by the plans. The words of a message are made only for an error.
 
+#include <initializer_list>
 #include <limits>
 #include <string>
 
 #include "heed/error.hpp"
+#include "heed/mask.hpp"
 #include "heed/view.hpp"
 
 namespace heed::detail {
@@ -58,6 +60,23 @@ inline void require_apart(const UntypedView& written, const char* written_name, 
   if (overlap(written, other)) {
     throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
                          " (" + size_of(other) + ") in memory");
+  }
+}
+
+struct NamedView {
+  const UntypedView* view;
+  const char* name;
+};
+
+/// Throws if a result overlaps an input, a matrix of the mask or another result.
+inline void require_results_apart(std::initializer_list<NamedView> results,
+                                  std::initializer_list<NamedView> inputs, const Mask& mask) {
+  for (const NamedView* result = results.begin(); result != results.end(); ++result) {
+    for (const NamedView& input : inputs) require_apart(*result->view, result->name, *input.view, input.name);
+    for (const MaskMatrix& matrix : mask.matrices())
+      require_apart(*result->view, result->name, matrix.entries, name_of(matrix.kind));
+    for (const NamedView* other = result + 1; other != results.end(); ++other)
+      require_apart(*result->view, result->name, *other->view, other->name);
   }
 }
 

@@ -150,19 +150,9 @@ void detail::check_tensors(const AttentionShape& shape, const Mask& mask,
   }
   if (wanted(tensors.logsumexp))
     require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
-  const auto require_apart_from_inputs = [&](const UntypedView& written, const char* name) {
-    require_apart(written, name, tensors.query, "query");
-    require_apart(written, name, tensors.key, "key");
-    require_apart(written, name, tensors.value, "value");
-    for (const MaskMatrix& matrix : mask.matrices())
-      require_apart(written, name, matrix.entries, name_of(matrix.kind));
-  };
-  require_apart_from_inputs(tensors.out, "out");
-  require_apart_from_inputs(tensors.weights, "weights");
-  require_apart_from_inputs(tensors.logsumexp, "logsumexp");
-  require_apart(tensors.out, "out", tensors.weights, "weights");
-  require_apart(tensors.out, "out", tensors.logsumexp, "logsumexp");
-  require_apart(tensors.weights, "weights", tensors.logsumexp, "logsumexp");
+  require_results_apart(
+      {{&tensors.out, "out"}, {&tensors.weights, "weights"}, {&tensors.logsumexp, "logsumexp"}},
+      {{&tensors.query, "query"}, {&tensors.key, "key"}, {&tensors.value, "value"}}, mask);
 }
 
 }  // namespace heed

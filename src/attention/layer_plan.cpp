@@ -103,29 +103,19 @@ void detail::check_layer_tensors(const LayerShape& shape, const Mask& mask,
                  shape.kv_len.value_or(shape.seq_len), positions);
   }
   if (wanted(tensors.heads)) require_size(tensors.heads, "heads", sizes.rows, sizes.head_cols, heads);
-  const auto require_apart_from_inputs = [&](const UntypedView& written, const char* name) {
-    for (const auto& [input, input_name] : {std::pair{&tensors.x, "x"},
-                                            {&tensors.w_q, "w_q"},
-                                            {&tensors.w_k, "w_k"},
-                                            {&tensors.w_v, "w_v"},
-                                            {&tensors.w_o, "w_o"},
-                                            {&tensors.b_q, "b_q"},
-                                            {&tensors.b_k, "b_k"},
-                                            {&tensors.b_v, "b_v"},
-                                            {&tensors.b_o, "b_o"},
-                                            {&tensors.key_input, "key_input"},
-                                            {&tensors.value_input, "value_input"}}) {
-      require_apart(written, name, *input, input_name);
-    }
-    for (const MaskMatrix& matrix : mask.matrices())
-      require_apart(written, name, matrix.entries, name_of(matrix.kind));
-  };
-  require_apart_from_inputs(tensors.out, "out");
-  require_apart_from_inputs(tensors.weights, "weights");
-  require_apart_from_inputs(tensors.heads, "heads");
-  require_apart(tensors.out, "out", tensors.weights, "weights");
-  require_apart(tensors.out, "out", tensors.heads, "heads");
-  require_apart(tensors.weights, "weights", tensors.heads, "heads");
+  require_results_apart({{&tensors.out, "out"}, {&tensors.weights, "weights"}, {&tensors.heads, "heads"}},
+                        {{&tensors.x, "x"},
+                         {&tensors.w_q, "w_q"},
+                         {&tensors.w_k, "w_k"},
+                         {&tensors.w_v, "w_v"},
+                         {&tensors.w_o, "w_o"},
+                         {&tensors.b_q, "b_q"},
+                         {&tensors.b_k, "b_k"},
+                         {&tensors.b_v, "b_v"},
+                         {&tensors.b_o, "b_o"},
+                         {&tensors.key_input, "key_input"},
+                         {&tensors.value_input, "value_input"}},
+                        mask);
 }
 
 template <class T>

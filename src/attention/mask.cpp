@@ -52,9 +52,10 @@ void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, const std::t
     if (matrix.per_head()) why += " of " + detail::count_of(sizes.num_heads, "head");
     if (matrix.per_sequence()) why += " of " + detail::count_of(sizes.batch_size, "sequence");
     std::string wanted = std::to_string(blocks * sizes.query_len) + " x " + std::to_string(sizes.kv_len);
-    if (sizes.query_len != 1)
+    if (sizes.query_len != 1) {
       wanted +=
           ", or " + std::to_string(blocks) + " x " + std::to_string(sizes.kv_len) + " for all queries alike";
+    }
     throw_shape_error(std::string(name_of(matrix.kind)) + " is " + size_of(m) + ", " + why + " need " +
                       wanted);
   }
@@ -111,7 +112,7 @@ Mask query_offset(Index offset) {
 Mask query_offsets(std::vector<Index> offsets) {
   if (offsets.empty()) throw_argument_error("query_offsets() needs a number for each sequence");
   Mask mask;
-  mask.position_ = Mask::Position{Mask::Anchor::number, std::move(offsets)};
+  mask.position_ = Mask::Position{Mask::Anchor::number_each, std::move(offsets)};
   return mask;
 }
 
@@ -183,7 +184,7 @@ Mask operator&(const Mask& a, const Mask& b) {
 }
 
 void Mask::check(const MaskSizes& sizes, const std::type_info& scalar) const {
-  if (position_ && position_->offsets.size() > 1)
+  if (position_ && position_->anchor == Anchor::number_each)
     require_for_each(position_->offsets.size(), "query_offsets", sizes.batch_size, "sequences");
   if (!kv_lengths_.empty()) require_for_each(kv_lengths_.size(), "kv_lengths", sizes.batch_size, "sequences");
   for (std::size_t b = 0; b < kv_lengths_.size(); ++b) {
@@ -215,11 +216,13 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence) const {
   switch (position_->anchor) {
     case Anchor::bottom_right:
       return kv_length(sequence, kv_len) - query_len;
-    case Anchor::number: {
+    case Anchor::number:
+    case Anchor::number_each: {
       // Clamped, so that later sums cannot overflow: nobody has as many keys.
       constexpr Index most = Index{1} << 41;
       const std::vector<Index>& offsets = position_->offsets;
-      return std::clamp(offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0], -most, most);
+      const bool each = position_->anchor == Anchor::number_each;
+      return std::clamp(offsets[each ? static_cast<std::size_t>(sequence) : 0], -most, most);
     }
     case Anchor::top_left:
       break;
@@ -229,7 +232,8 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence) const {
 
 bool Mask::same_for_all() const noexcept {
   if (!position_) return true;
-  return position_->anchor == Anchor::bottom_right ? kv_lengths_.empty() : position_->offsets.size() <= 1;
+  return position_->anchor == Anchor::bottom_right ? kv_lengths_.empty()
+                                                   : position_->anchor != Anchor::number_each;
 }
 
 std::string Mask::to_string() const {
@@ -247,8 +251,10 @@ std::string Mask::to_string() const {
         add("bottom_right");
         break;
       case Anchor::number:
-        add((position_->offsets.size() > 1 ? "query_offsets(" : "query_offset(") +
-            list_text(position_->offsets) + ")");
+        add("query_offset(" + list_text(position_->offsets) + ")");
+        break;
+      case Anchor::number_each:
+        add("query_offsets(" + list_text(position_->offsets) + ")");
         break;
     }
   }

@@ -123,8 +123,7 @@ class BlockObservation {
 
   /// The whole matrix of weights, for who asked for it.
   void write(const HeadRun& run, Index first_key, const MatrixView<const T>& tile) const {
-    const Index first_row = shape_.query_start(sequence_) * shape_.num_heads +
-                            run.head * shape_.query_len_of(sequence_) + run.query;
+    const Index first_row = shape_.stacked_row(sequence_, run.head, run.query);
     for (Index i = 0; i < tile.rows; ++i) {
       for (Index j = 0; j < tile.cols; ++j)
         tensors_.weights(first_row + i, first_key + j) = tile.data != nullptr ? tile(i, j) : T(0);

@@ -59,9 +59,10 @@ std::string AttentionPlan<T>::options_text() const {
   if (rotary_) text += ", " + rotary_->to_string();
   if (functions_.score != nullptr) text += ", a caller's function of scores";
   if (functions_.hide != nullptr) text += ", a caller's predicate of visibility";
-  if (!shape_.query_starts.empty() || !shape_.kv_starts.empty())
+  if (!shape_.query_starts.empty() || !shape_.kv_starts.empty()) {
     text += ", ragged: " + std::to_string(shape_.query_rows()) + " queries and " +
             std::to_string(shape_.kv_rows()) + " keys in all";
+  }
   return text;
 }
 

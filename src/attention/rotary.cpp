@@ -42,9 +42,10 @@ struct Rotary::Tables {
 namespace {
 
 void require_positive_number(double x, const char* name) {
-  if (!(std::isfinite(x) && x > 0))
+  if (!(std::isfinite(x) && x > 0)) {
     throw_argument_error(std::string("rotary ") + name + " is " + std::to_string(x) +
                          ", it must be positive and finite");
+  }
 }
 
 /// Llama 3.1's rule for one frequency.

@@ -71,7 +71,7 @@ struct Pass {
                        !(b.cached.keys != nullptr && b.num_rows <= kDecodeRows);
     values_in_place =
         few && b.cached.keys == nullptr && b.value.col_stride == 1 && b.value_dim % kLanes<T> == 0;
-    if (!queries_in_place) pack_queries<T>(b, memory(layout.turned), memory(layout.queries));
+    if (!queries_in_place) pack_queries<T>(b, memory(layout.gathered), memory(layout.queries));
   }
 
   /// The keys of a tile that some row of [first_row, first_row + rows) may see; positions only move forward.

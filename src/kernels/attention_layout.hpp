@@ -14,7 +14,7 @@ struct AttentionLayout {
   Index keys;        // packed key^T: head_dim x the keys of a tile, in whole panels
   Index values;      // packed: the keys of a tile x value_cols
   Index scores;      // kTileRows x kKeyTile
-  Index turned;      // rows on their way into a packed tile: kRowsUnderWay x head_dim
+  Index gathered;    // rows on their way into a packed tile: kRowsUnderWay x head_dim
   Index bias;        // kTileRows x kKeyTile
   Index visible;     // the same, of bool
   Index acc;         // num_rows x value_cols
@@ -31,8 +31,8 @@ struct AttentionLayout {
     keys = queries + round_up(round_up(extent.num_rows, kTileRows) * extent.head_dim, line);
     values = keys + round_up(extent.head_dim * tile_keys, line);
     scores = values + round_up(tile_keys * value_cols, line);
-    turned = scores + score_tile;
-    bias = turned + (extent.gathered ? round_up(kRowsUnderWay * extent.head_dim, line) : 0);
+    gathered = scores + score_tile;
+    bias = gathered + (extent.gathered ? round_up(kRowsUnderWay * extent.head_dim, line) : 0);
     visible = bias + (extent.masked ? score_tile : 0);
     acc = visible + (extent.masked ? score_tile / static_cast<Index>(sizeof(T)) : 0);
     size = acc + round_up(extent.num_rows * value_cols, line);
@@ -46,8 +46,8 @@ AttentionBytes attention_bytes(const AttentionExtent& extent) noexcept {
     return static_cast<std::size_t>(last - first) * sizeof(T);
   };
   return {bytes(layout.queries, layout.keys),  bytes(layout.keys, layout.values),
-          bytes(layout.values, layout.scores), bytes(layout.scores, layout.turned),
-          bytes(layout.turned, layout.bias),   bytes(layout.bias, layout.acc),
+          bytes(layout.values, layout.scores), bytes(layout.scores, layout.gathered),
+          bytes(layout.gathered, layout.bias), bytes(layout.bias, layout.acc),
           bytes(layout.acc, layout.size)};
 }
 

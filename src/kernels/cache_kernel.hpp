@@ -94,9 +94,10 @@ inline void store_keys(const CacheRows<T>& rows, Index i, Index count, std::byte
         packed[k * count + n] = keys.data[k * keys.row_stride + n * keys.col_stride];
     }
   }
-  for (Index k = 0; k < depth; ++k)
+  for (Index k = 0; k < depth; ++k) {
     store_in_panel<T>(packed + k * count, first % kPanel<T>, count, kPanel<T>, rows.storage, tile,
                       panel + k * kPanel<T>);
+  }
 }
 
 /// From here on a finite number is rounded to infinity.

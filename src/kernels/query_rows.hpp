@@ -2,7 +2,6 @@
 
 // The rows of a block: which position and head each is, and the queries on their way into register tiles.
 
-#include "kernels/attention_layout.hpp"
 #include "kernels/pack.hpp"
 #include "kernels/packet.hpp"
 #include "kernels/rotate.hpp"
