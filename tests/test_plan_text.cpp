@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "catch.hpp"
@@ -135,6 +136,27 @@ TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it",
       CHECK(text.back() == '\n');
     }
   }
+}
+
+// The page shows what an AVX-512 machine prints; on others the lines that do not depend on the machine are
+// compared.
+TEST_CASE("docs/threads.md shows the plan as it is printed") {
+  const AttentionPlan<float> plan({1, 12, 12, 1024, 1024, 64, 64}, causal(), {}, 8);
+  std::istringstream printed(plan.to_string());
+  std::ifstream page(HEED_THREADS_PAGE);
+  const bool same_machine = isa() == std::string_view("avx512") && std::getenv("HEED_ISA") == nullptr;
+  const std::string indent(4, ' ');
+  std::string line;
+  while (std::getline(page, line) && line.rfind(indent + "attention float:", 0) != 0) {
+  }
+  int compared = 0;
+  for (std::string expected; std::getline(printed, expected); std::getline(page, line)) {
+    const bool everywhere = contains(expected, "attention float:") || contains(expected, "threads   ");
+    if (!same_machine && !everywhere) continue;
+    CHECK(line == indent + expected);
+    ++compared;
+  }
+  CHECK(compared >= 2);
 }
 
 TEST_CASE("a layer's plan prints its steps with the plan of the attention among them") {

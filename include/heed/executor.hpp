@@ -29,8 +29,8 @@ class Executor {
 };
 
 /// A pool of threads. The thread that calls run() works too, so ThreadPool(2) starts one thread. Idle threads
-/// sleep. run() may be called from several threads at once, and from inside a task: the caller of a nested
-/// run() works through its own tasks.
+/// sleep; the caller, when only the last tasks of others are left, after 100 us. run() may be called from
+/// several threads at once, and from inside a task: the caller of a nested run() works through its own tasks.
 class ThreadPool final : public Executor {
  public:
   /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws

@@ -22,7 +22,10 @@ struct Groups {
   Index heads;  // of each group
 };
 
-// With so many queries a block of one head shares its packed keys among enough rows.
+// With so many queries a block of one head shares its packed keys among enough rows. Measured, 32 heads of
+// 128 on 8 of keys, 1024 keys, float, one thread, in us, each head by itself / the heads of a group together:
+// 4 queries 1500 / 810, 16 3550 / 1930, 64 7900 / 6380, 144 15200 / 13700, 288 28600 / 27750, 576 54700 /
+// 56500.
 inline constexpr Index kQueriesOfOneHead = 288;
 
 /// Heads that share keys are the rows of one block where there are few queries, as in decoding with grouped

@@ -1,11 +1,11 @@
 // AttentionPlan::run: blocks of rows, each handed to the kernel with everything that it reads.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "attention/blocks.hpp"
 #include "attention/observed_block.hpp"
+#include "attention/shared_items.hpp"
 #include "heed/attention_plan.hpp"
 #include "kernels/kernels.hpp"
 
@@ -48,7 +48,6 @@ struct AttentionPlan<T>::Run {
   std::size_t stride;  // from one thread's part of the workspace to the next
   Index items;
   bool in_order;  // an item is all blocks of a group
-  std::atomic<Index> next{0};
 
   Run(const AttentionPlan& p, const AttentionTensors<T>& t, void* memory)
       : plan(p),
@@ -238,22 +237,18 @@ struct AttentionPlan<T>::Run {
 template <class T>
 void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace,
                            Executor* executor) const noexcept {
-  Run shared(*this, tensors, workspace);
+  const Run run(*this, tensors, workspace);
   if (executor == nullptr || threads_ == 1) {
-    for (Index item = 0; item < shared.items; ++item) shared.run_item(item, shared.workspace);
+    for (Index item = 0; item < run.items; ++item) run.run_item(item, run.workspace);
     return;
   }
-  // One task for each part of the workspace; they draw blocks from one counter, so a slow processor simply
-  // takes fewer.
-  executor->run(
-      std::min(threads_, std::max<Index>(1, shared.items)),
-      [](void* context, Index thread) {
-        auto& s = *static_cast<Run*>(context);
-        std::byte* const own = s.workspace + static_cast<std::size_t>(thread) * s.stride;
-        for (Index item = s.next.fetch_add(1); item < s.items; item = s.next.fetch_add(1))
-          s.run_item(item, own);
-      },
-      &shared);
+  // One task for each part of the workspace. Where heads are few, threads share them from the first block on,
+  // which is the longest.
+  const Index tasks = std::min(threads_, std::max<Index>(1, run.items));
+  const Index ranges = shape_.batch_size * groups_ >= tasks ? tasks : 1;
+  detail::run_shared(*executor, tasks, run.items, ranges, [&run](Index thread, Index item) {
+    run.run_item(item, run.workspace + static_cast<std::size_t>(thread) * run.stride);
+  });
 }
 
 template void AttentionPlan<float>::run(const AttentionTensors<float>&, void*, Executor*) const noexcept;

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <atomic>
 
+#include "attention/shared_items.hpp"
 #include "heed/product_plan.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
@@ -71,9 +71,6 @@ struct Products {
   const ProductTerm<T>* terms;
   Index num_terms;
   Split split;
-  std::byte* workspace;
-  std::size_t stride;
-  std::atomic<Index> next{0};
 
   /// The item's rows times those columns of the terms, laid side by side, that are in its range.
   void run_item(Index item, std::byte* own) const {
@@ -120,24 +117,18 @@ void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_
                   Index threads, Executor* executor) noexcept {
   Index cols = 0;
   for (Index t = 0; t < num_terms; ++t) cols += terms[t].b.cols;
-  Products<T> products{
-      a, terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads), static_cast<std::byte*>(workspace), 0};
+  const Products<T> products{a, terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads)};
+  auto* const own = static_cast<std::byte*>(workspace);
   const Index items = products.split.num_items();
   if (executor == nullptr || threads <= 1 || items <= 1) {
-    for (Index item = 0; item < items; ++item) products.run_item(item, products.workspace);
+    for (Index item = 0; item < items; ++item) products.run_item(item, own);
     return;
   }
-  products.stride = thread_bytes<T>(products.split, a.rows, a.cols);
-  executor->run(
-      std::min(threads, items),
-      [](void* context, Index thread) {
-        auto& p = *static_cast<Products<T>*>(context);
-        std::byte* const own = p.workspace + static_cast<std::size_t>(thread) * p.stride;
-        const Index count = p.split.num_items();
-        for (Index item = p.next.fetch_add(1); item < count; item = p.next.fetch_add(1))
-          p.run_item(item, own);
-      },
-      &products);
+  const std::size_t stride = thread_bytes<T>(products.split, a.rows, a.cols);
+  const Index tasks = std::min(threads, items);
+  detail::run_shared(*executor, tasks, items, tasks, [&](Index thread, Index item) {
+    products.run_item(item, own + static_cast<std::size_t>(thread) * stride);
+  });
 }
 
 template std::size_t product_workspace_bytes<float>(Index, Index, Index, Index);

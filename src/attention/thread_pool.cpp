@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -20,15 +22,29 @@ Executor::~Executor() = default;
 namespace {
 
 // One call of run(). It lives on the caller's stack; the caller leaves only when every task has returned, and
-// a worker touches it only under the pool's mutex or while one of its tasks is running.
+// a worker touches it only before it has counted its task as done.
 struct Batch {
   void (*task)(void*, Index);
   void* context;
   Index count;
   Index next = 0;
-  Index done = 0;
+  std::atomic<Index> done = 0;
   Batch* older = nullptr;  // the list of batches with tasks not yet taken, newest first
 };
+
+// The caller has no task left and the others work on their last ones: it looks for their end for so long
+// before it sleeps. To be woken costs the caller 5 us where processors stay awake and 30 to 110 us in a
+// virtual machine whose idle processors are given away; the last blocks of a run end within 50 to 100 us of
+// each other.
+constexpr std::chrono::microseconds kLookForEnd{100};
+
+bool ends_soon(const Batch& batch) {
+  const auto deadline = std::chrono::steady_clock::now() + kLookForEnd;
+  do {
+    if (batch.done.load(std::memory_order_acquire) == batch.count) return true;
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
 
 Index thread_count(Index threads) {
   if (threads < 0)
@@ -58,12 +74,13 @@ struct ThreadPool::State {
 
   // Takes one task of the batch and runs it with the mutex released.
   void run_one(Batch* batch, std::unique_lock<std::mutex>& lock) {
+    const Index count = batch->count;
     const Index i = batch->next++;
-    if (batch->next == batch->count) remove(batch);
+    if (batch->next == count) remove(batch);
     lock.unlock();
     batch->task(batch->context, i);
     lock.lock();
-    if (++batch->done == batch->count) finished.notify_all();
+    if (batch->done.fetch_add(1, std::memory_order_release) + 1 == count) finished.notify_all();
   }
 
   void work_until_closed() {
@@ -115,6 +132,9 @@ void ThreadPool::run(Index count, void (*task)(void* context, Index i), void* co
   state_->work.notify_all();
   lock.lock();
   while (batch.next < batch.count) state_->run_one(&batch, lock);
+  lock.unlock();
+  if (ends_soon(batch)) return;
+  lock.lock();
   state_->finished.wait(lock, [&] { return batch.done == batch.count; });
 }
 
