@@ -1,8 +1,8 @@
 // tests/conformance DIR...: runs every attention case (*.safetensors) of the folders against the engine.
 //
-// A case holds query, key, value and options, and what must come out of them: out, and perhaps weights and
-// logsumexp. Layout of the tensors: query [batch, heads, queries, head_dim] and so on; options by name in the
-// file's metadata.
+// A case holds query, key, value and options, and what must come out of them: out, and perhaps weights,
+// logsumexp and gradients. Layout of the tensors: query [batch, heads, queries, head_dim] and so on; options
+// by name in the file's metadata.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/attention.hpp"
+#include "heed/attention_backward.hpp"
 #include "heed/display_text.hpp"
 #include "heed/safetensors.hpp"
 
@@ -178,6 +178,33 @@ std::vector<T> numbers(const SafetensorsFile& file, const std::string& name) {
   return std::vector<T>(values.begin(), values.end());
 }
 
+/// Empty if the gradients of a case are right, or it has none; else what is wrong.
+template <class T>
+std::string check_gradients(const SafetensorsFile& file, const Matrix<T>& query, const Matrix<T>& key,
+                            const Matrix<T>& value, const heed::AttentionResult<T>& forward,
+                            const heed::AttentionOptions& options, Tolerance tolerance) {
+  if (file.find("grad_out") == nullptr) return "";
+  const Matrix<T> grad_out = rows_by_heads<T>(file, "grad_out");
+  const auto grads =
+      heed::scaled_dot_product_attention_backward(query, key, value, forward, grad_out, options);
+  std::string problem;
+  const auto check = [&](const char* name, const Matrix<T>& actual, auto expected_of) {
+    if (problem.empty() && file.find(name) != nullptr)
+      problem = difference(name, actual, expected_of(file, name), tolerance);
+  };
+  check("grad_query", grads.query, rows_by_heads<double>);
+  check("grad_key", grads.key, rows_by_heads<double>);
+  check("grad_value", grads.value, rows_by_heads<double>);
+  check("grad_bias", grads.biases.empty() ? Matrix<T>() : grads.biases.front(), stacked);
+  check("grad_sinks", grads.sinks, [](const SafetensorsFile& f, const char* name) {
+    const auto sinks = numbers<double, double>(f, name);
+    Matrix<double> row(1, static_cast<Index>(sinks.size()));
+    std::copy(sinks.begin(), sinks.end(), row.data());
+    return row;
+  });
+  return problem;
+}
+
 /// Empty if the case passes, else what is wrong.
 template <class T>
 std::string run_case(const SafetensorsFile& file, const Settings& settings) {
@@ -250,6 +277,7 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
   if (problem.empty() && file.find("logsumexp") != nullptr) {
     problem = difference("logsumexp", result.logsumexp, rows_by_head(file, "logsumexp"), tolerance);
   }
+  if (problem.empty()) problem = check_gradients<T>(file, query, key, value, result, options, tolerance);
   return problem;
 }
 

@@ -6,8 +6,8 @@
 //   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page's
 //   ```text blocks
 //   doc_program quotes PAGE.md FILES...   every file is one of the page's ```cpp blocks, to the letter
-//   doc_program lines PAGE.md FILES...    every statement in the page's tables, `like = this;`, stands in one
-//   of the files, whatever its spaces and line breaks
+//   doc_program lines PAGE.md FILES...    every statement in the page's tables, `like = this;`, or on an
+//   line that is indented by six, stands in one of the files, whatever its spaces and line breaks
 
 #include <algorithm>
 #include <array>
@@ -93,13 +93,18 @@ std::string without_spaces(std::string text) {
   return text;
 }
 
-/// What stands between backticks in a table and ends in a semicolon.
-std::vector<std::string> table_statements(const std::string& page) {
+/// What ends in a semicolon and stands between backticks in a table, or on an indented line outside of ```
+/// blocks.
+std::vector<std::string> loose_statements(const std::string& page) {
   std::vector<std::string> found;
   std::istringstream lines(page);
   std::string line;
+  bool in_block = false;
   while (std::getline(lines, line)) {
-    if (line.empty() || line[0] != '|') continue;
+    if (line.rfind("```", 0) == 0) in_block = !in_block;
+    if (in_block || line.empty()) continue;
+    if (line.rfind("      ", 0) == 0 && line.back() == ';') found.push_back(line);
+    if (line[0] != '|') continue;
     std::size_t open = line.find('`');
     while (open != std::string::npos) {
       const std::size_t close = line.find('`', open + 1);
@@ -114,8 +119,8 @@ std::vector<std::string> table_statements(const std::string& page) {
 int require_lines(const std::vector<std::string>& files, const std::string& page) {
   std::string code;
   for (const std::string& file : files) code += without_spaces(read_file(file)) + "\n";
-  const std::vector<std::string> statements = table_statements(page);
-  if (statements.empty()) throw std::runtime_error("the page's tables have no statement");
+  const std::vector<std::string> statements = loose_statements(page);
+  if (statements.empty()) throw std::runtime_error("the page has no statement");
   for (const std::string& statement : statements) {
     if (code.find(without_spaces(statement)) == std::string::npos)
       throw std::runtime_error("no file has the page's " + statement);

@@ -13,6 +13,7 @@
 #include "heed/mask.hpp"
 #include "heed/rotary.hpp"
 #include "heed/score_functions.hpp"
+#include "heed/score_numbers.hpp"
 #include "heed/view.hpp"
 #include "heed/weights_observer.hpp"
 
@@ -173,24 +174,14 @@ class AttentionPlan {
   Index num_items() const noexcept;
   bool masked() const noexcept;
   std::string options_text() const;
-  Index query_offset(Index sequence) const noexcept {
-    return query_offsets_.empty() ? first_offset_ : query_offsets_[static_cast<std::size_t>(sequence)];
-  }
 
   AttentionShape shape_;
   Mask mask_;
   ScoreFunctions<T> functions_;
-  std::optional<Rotary> rotary_;
-  const T* rotary_table_ = nullptr;
-  T scale_;
-  T softcap_;
-  std::vector<T> sinks_;
-  std::vector<T> slopes_;
-  Index first_offset_;
-  std::vector<Index> query_offsets_;  // of each sequence, or empty: all have the first's
-  std::vector<Index> first_items_;    // of each sequence of a ragged batch, and their number
-  Index groups_;                      // of heads that are worked on together, in each sequence
-  Index group_heads_;                 // of each
+  detail::ScoreNumbers<T> numbers_;
+  std::vector<Index> first_items_;  // of each sequence of a ragged batch, and their number
+  Index groups_;                    // of heads that are worked on together, in each sequence
+  Index group_heads_;               // of each
   Index asked_threads_;
   Index threads_;  // no more than there are blocks
   std::size_t thread_bytes_;

@@ -18,6 +18,7 @@
 #include "heed/rotary.hpp"
 #include "heed/attention_plan.hpp"
 #include "heed/attention.hpp"
+#include "heed/attention_backward.hpp"
 #include "heed/score_functor.hpp"
 #include "heed/observers.hpp"
 #include "heed/merge.hpp"

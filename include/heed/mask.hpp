@@ -47,6 +47,11 @@ struct MaskMatrix {
   /// Rows of one block: all queries share one row if there is no more.
   Index block_rows(const MaskSizes& sizes) const noexcept;
   Index blocks(const MaskSizes& sizes) const noexcept;
+  /// Which of them is that of a head of a sequence.
+  Index block_of(const MaskSizes& sizes, Index sequence, Index head) const noexcept {
+    const Index block = per_sequence() ? sequence : 0;
+    return per_head() ? block * sizes.num_heads + head : block;
+  }
 
   bool per_head() const noexcept { return per == Per::head || per == Per::head_of_sequence; }
   bool per_sequence() const noexcept { return per == Per::sequence || per == Per::head_of_sequence; }

@@ -4,8 +4,10 @@
 
 #include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 
+#include "heed/attention_plan.hpp"
 #include "heed/error.hpp"
 #include "heed/mask.hpp"
 #include "heed/view.hpp"
@@ -69,16 +71,24 @@ struct NamedView {
 };
 
 /// Throws if a result overlaps an input, a matrix of the mask or another result.
-inline void require_results_apart(std::initializer_list<NamedView> results,
-                                  std::initializer_list<NamedView> inputs, const Mask& mask) {
-  for (const NamedView* result = results.begin(); result != results.end(); ++result) {
-    for (const NamedView& input : inputs) require_apart(*result->view, result->name, *input.view, input.name);
+inline void require_results_apart(std::span<const NamedView> results, std::initializer_list<NamedView> inputs,
+                                  const Mask& mask) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const NamedView& result = results[i];
+    for (const NamedView& input : inputs) require_apart(*result.view, result.name, *input.view, input.name);
     for (const MaskMatrix& matrix : mask.matrices())
-      require_apart(*result->view, result->name, matrix.entries, name_of(matrix.kind));
-    for (const NamedView* other = result + 1; other != results.end(); ++other)
-      require_apart(*result->view, result->name, *other->view, other->name);
+      require_apart(*result.view, result.name, matrix.entries, name_of(matrix.kind));
+    for (const NamedView& other : results.subspan(i + 1))
+      require_apart(*result.view, result.name, *other.view, other.name);
   }
 }
+inline void require_results_apart(std::initializer_list<NamedView> results,
+                                  std::initializer_list<NamedView> inputs, const Mask& mask) {
+  require_results_apart(std::span(results.begin(), results.size()), inputs, mask);
+}
+
+/// Throws ShapeError for a view of the wrong size; wherever they lie.
+void check_sizes(const AttentionShape& shape, const UntypedAttentionTensors& tensors);
 
 /// An optional result that was asked for; asked for with no rows or no columns, it is still checked.
 inline bool wanted(const UntypedView& view) {

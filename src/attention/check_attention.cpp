@@ -113,8 +113,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   if (options.rotary) check_rotary(*options.rotary, shape, mask);
 }
 
-void detail::check_tensors(const AttentionShape& shape, const Mask& mask,
-                           const UntypedAttentionTensors& tensors) {
+void detail::check_sizes(const AttentionShape& shape, const UntypedAttentionTensors& tensors) {
   const Index query_rows = shape.query_rows();
   const Index kv_rows = shape.kv_rows();
   const auto sequences_of = [&](const std::vector<Index>& starts, Index length, Index rows,
@@ -150,6 +149,11 @@ void detail::check_tensors(const AttentionShape& shape, const Mask& mask,
   }
   if (wanted(tensors.logsumexp))
     require_size(tensors.logsumexp, "logsumexp", query_rows, shape.num_heads, queries);
+}
+
+void detail::check_tensors(const AttentionShape& shape, const Mask& mask,
+                           const UntypedAttentionTensors& tensors) {
+  check_sizes(shape, tensors);
   require_results_apart(
       {{&tensors.out, "out"}, {&tensors.weights, "weights"}, {&tensors.logsumexp, "logsumexp"}},
       {{&tensors.query, "query"}, {&tensors.key, "key"}, {&tensors.value, "value"}}, mask);

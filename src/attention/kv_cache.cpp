@@ -6,6 +6,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/check.hpp"
+#include "attention/strided.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {
@@ -24,11 +25,6 @@ kernels::Storage kernel_storage(KvStorage storage) {
       break;
   }
   return kernels::Storage::same;
-}
-
-template <class T>
-kernels::Strided<const T> strided(const MatrixView<const T>& view) {
-  return {view.data, view.row_stride, view.col_stride};
 }
 
 }  // namespace

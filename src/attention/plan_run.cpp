@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/block_mask.hpp"
 #include "attention/blocks.hpp"
 #include "attention/observed_block.hpp"
 #include "attention/shared_items.hpp"
+#include "attention/strided.hpp"
 #include "heed/attention_plan.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {
 
 namespace {
-
-template <class T>
-kernels::Strided<T> strided(const MatrixView<T>& view) {
-  return {view.data, view.row_stride, view.col_stride};
-}
 
 /// The rows of a group of heads from one row of the matrix on; each head has `dim` columns.
 template <class T>
@@ -114,52 +111,6 @@ struct AttentionPlan<T>::Run {
     run_block(place(sequence, item / blocks, blocks - 1 - item % blocks), own);
   }
 
-  kernels::VisibleRange visible_range(const BlockPlace& place, Index kv_len) const {
-    const Mask& mask = plan.mask_;
-    const Mask::Window window = mask.window();
-    const Index first = place.query + plan.query_offset(place.sequence);
-    const Index right = mask.is_causal() ? 0 : window.right;
-    kernels::VisibleRange range;
-    range.kv_len = mask.kv_length(place.sequence, kv_len);
-    // A side beyond all keys hides nothing, and would overflow.
-    constexpr Index most = Index{1} << 42;
-    if (window.left < most) {
-      range.first_begin = first - window.left;
-      range.begin_step = 1;
-    }
-    range.first_end = range.kv_len;
-    if (right < most) {
-      range.first_end = first + right + 1;
-      range.end_step = 1;
-    }
-    return range;
-  }
-
-  kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const BlockPlace& place) const {
-    const AttentionShape& shape = plan.shape_;
-    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
-    const Index block_rows = matrix.block_rows(sizes);
-    Index block = matrix.per_sequence() ? place.sequence : 0;
-    if (matrix.per_head()) block = block * shape.num_heads + place.head;
-    const UntypedView& entries = matrix.entries;
-    const bool a_row_each = block_rows > 1;
-    // A matrix without columns may have no memory, so no address inside it is computed.
-    const Index at =
-        entries.cols == 0 ? 0 : (block * block_rows + (a_row_each ? place.query : 0)) * entries.row_stride;
-    const Index position_stride = a_row_each ? entries.row_stride : 0;
-    const Index head_stride = matrix.per_head() ? block_rows * entries.row_stride : 0;
-    kernels::MaskPart<T> part{};
-    if (matrix.kind == MaskMatrix::Kind::bias) {
-      part.bias = {static_cast<const T*>(entries.data) + at, position_stride, head_stride,
-                   entries.col_stride};
-    } else {
-      part.visibility = {static_cast<const bool*>(entries.data) + at, position_stride, head_stride,
-                         entries.col_stride};
-      part.keep = matrix.kind == MaskMatrix::Kind::keep;
-    }
-    return part;
-  }
-
   void set_keys(kernels::AttentionBlock<T>& block, const BlockPlace& place) const {
     const AttentionShape& shape = plan.shape_;
     if (tensors.cache != nullptr) {
@@ -179,12 +130,6 @@ struct AttentionPlan<T>::Run {
     const Index kv_len = block.kv_len;
     block.key = strided(tensors.key.block(row, place.kv_head * shape.head_dim, kv_len, shape.head_dim));
     block.value = strided(tensors.value.block(row, place.kv_head * shape.value_dim, kv_len, shape.value_dim));
-    if (plan.rotary_table_ != nullptr) block.key_rotation = rotation(0);
-  }
-
-  kernels::Rotation<T> rotation(Index first) const {
-    return {plan.rotary_table_, plan.rotary_->rotary_dim() / 2,
-            plan.rotary_->layout() == RotaryLayout::neighbouring_pairs, first};
   }
 
   void run_block(const BlockPlace& place, std::byte* own) const {
@@ -195,17 +140,9 @@ struct AttentionPlan<T>::Run {
     block.out = head_rows(tensors.out, query_row, place.head, shape.value_dim);
     block.kv_len = shape.kv_len_of(place.sequence);
     set_keys(block, place);
-    block.visible = visible_range(place, block.kv_len);
     kernels::MaskPart<T> parts[Mask::most_matrices];
-    for (const MaskMatrix& matrix : plan.mask_.matrices())
-      parts[block.num_mask_parts++] = mask_part(matrix, place);
-    block.mask_parts = parts;
-    block.slopes = plan.slopes_.empty() ? nullptr : plan.slopes_.data() + place.head;
-    block.sinks = plan.sinks_.empty() ? nullptr : plan.sinks_.data() + place.head;
-    block.first_position = place.query + plan.query_offset(place.sequence);
-    block.scale = plan.scale_;
-    block.softcap = plan.softcap_;
-    if (plan.rotary_table_ != nullptr) block.query_rotation = rotation(block.first_position);
+    detail::set_scores(plan.numbers_, plan.mask_, shape, place.sequence, place.head, place.query, parts,
+                       block);
     block.num_rows = place.rows;
     block.heads = place.heads;
     block.first_head = place.first_head;

@@ -54,9 +54,9 @@ std::string threads_text(Index threads, Index asked, bool any_block) {
 template <class T>
 std::string AttentionPlan<T>::options_text() const {
   std::string text;
-  if (softcap_ > T(0)) text += ", softcap " + std::to_string(softcap_);
-  if (!sinks_.empty()) text += ", sinks";
-  if (rotary_) text += ", " + rotary_->to_string();
+  if (numbers_.softcap > T(0)) text += ", softcap " + std::to_string(numbers_.softcap);
+  if (!numbers_.sinks.empty()) text += ", sinks";
+  if (numbers_.rotary) text += ", " + numbers_.rotary->to_string();
   if (functions_.score != nullptr) text += ", a caller's function of scores";
   if (functions_.hide != nullptr) text += ", a caller's predicate of visibility";
   if (!shape_.query_starts.empty() || !shape_.kv_starts.empty()) {
@@ -70,7 +70,7 @@ template <class T>
 std::string AttentionPlan<T>::to_string() const {
   const kernels::KernelTable& table = kernels::table();
   const auto& kernels = kernels::kernels_of<T>(table);
-  const detail::Extras extras = {masked(), rotary_table_ != nullptr};
+  const detail::Extras extras = {masked(), numbers_.rotary_table != nullptr};
   const kernels::AttentionBytes bytes = detail::kernel_bytes(kernels, shape_, block_rows_, extras);
   const std::size_t own = detail::thread_bytes(kernels, shape_, block_rows_, extras);
   const std::size_t statistics = detail::statistics_bytes(kernels);

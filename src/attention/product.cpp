@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "attention/shared_items.hpp"
+#include "attention/strided.hpp"
 #include "heed/product_plan.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
@@ -58,11 +59,6 @@ std::size_t thread_bytes(const Split& split, Index rows, Index depth) {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
   const std::size_t bytes = kernels.product_bytes(std::min(rows, split.block_rows), depth);
   return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
-}
-
-template <class T>
-kernels::Strided<T> strided(const MatrixView<T>& view) {
-  return {view.data, view.row_stride, view.col_stride};
 }
 
 template <class T>

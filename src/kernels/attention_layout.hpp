@@ -13,7 +13,7 @@ struct AttentionLayout {
   Index queries;     // packed: num_rows, in whole register tiles, x head_dim
   Index keys;        // packed key^T: head_dim x the keys of a tile, in whole panels
   Index values;      // packed: the keys of a tile x value_cols
-  Index scores;      // kTileRows x kKeyTile
+  Index scores;      // kTileRows x kKeyTile, kScoreStride apart
   Index gathered;    // rows on their way into a packed tile: kRowsUnderWay x head_dim
   Index bias;        // kTileRows x kKeyTile
   Index visible;     // the same, of bool
@@ -24,17 +24,17 @@ struct AttentionLayout {
 
   explicit AttentionLayout(const AttentionExtent& extent) {
     constexpr Index line = 64 / static_cast<Index>(sizeof(T));
-    constexpr Index score_tile = kTileRows * kKeyTile<T>;
+    constexpr Index mask_tile = kTileRows * kKeyTile<T>;
     const Index tile_keys = round_up(min_of(kKeyTile<T>, extent.kv_len), kPanel<T>);
     value_cols = round_up(extent.value_dim, kLanes<T>);
     queries = 0;
     keys = queries + round_up(round_up(extent.num_rows, kTileRows) * extent.head_dim, line);
     values = keys + round_up(extent.head_dim * tile_keys, line);
     scores = values + round_up(tile_keys * value_cols, line);
-    gathered = scores + score_tile;
+    gathered = scores + kTileRows * kScoreStride<T>;
     bias = gathered + (extent.gathered ? round_up(kRowsUnderWay * extent.head_dim, line) : 0);
-    visible = bias + (extent.masked ? score_tile : 0);
-    acc = visible + (extent.masked ? score_tile / static_cast<Index>(sizeof(T)) : 0);
+    visible = bias + (extent.masked ? mask_tile : 0);
+    acc = visible + (extent.masked ? mask_tile / static_cast<Index>(sizeof(T)) : 0);
     size = acc + round_up(extent.num_rows * value_cols, line);
   }
 };

@@ -2,6 +2,7 @@
 //   HEED_KERNEL_NAMESPACE  baseline, avx2, ...
 //   HEED_KERNEL_ISA        the same as a string
 #include "kernels/attention_kernel.hpp"
+#include "kernels/backward_kernel.hpp"
 #include "kernels/cache_kernel.hpp"
 #include "kernels/exp.hpp"
 #include "kernels/product_kernel.hpp"
@@ -18,10 +19,14 @@ constexpr Kernels<T> make_kernels() {
   kernels.tile_cols = kPanel<T>;
   kernels.query_block = kQueryBlock;
   kernels.key_tile = kKeyTile<T>;
+  kernels.backward_rows = kBackwardRows;
   kernels.product_rows = kProductRows;
   kernels.attention_bytes = &attention_bytes<T>;
   kernels.attention = &attention<T>;
   kernels.weights = &weights<T>;
+  kernels.backward_bytes = &backward_bytes<T>;
+  kernels.backward = &backward<T>;
+  kernels.finish_gradient = &finish_gradient<T>;
   kernels.cached_key_bytes = &cached_key_bytes<T>;
   kernels.cached_value_bytes = &cached_value_bytes<T>;
   kernels.cache_scratch = &cache_scratch<T>;

@@ -147,6 +147,46 @@ struct WeightsHook {
   void* context;
 };
 
+/// Where the gradients of scores go, a register tile at a time; a key that a row does not see has 0.
+template <class T>
+struct ScoreGradientHook {
+  void (*take)(void* context, Index first_row, Index rows, Index first_key, Index keys, const T* grads,
+               Index row_step) noexcept;
+  void* context;
+};
+
+/// The backward pass of one head of queries, or of some of its rows or some of its keys. The sums that it
+/// adds to have rows of whole vector registers, and no scale yet.
+template <class T>
+struct BackwardBlock {
+  AttentionBlock<T> forward;   // all rows of one head: heads is 1, nothing is cached, no hook; out, row_max,
+                               // row_sum and row_sees are not used; workspace: backward_bytes(...)
+  Strided<const T> out;        // num_rows x value_dim
+  Strided<const T> grad_out;   // the same
+  Strided<const T> logsumexp;  // num_rows x 1
+  Index first_row;             // rows [first_row, last_row), at least one
+  Index last_row;
+  Index first_key;  // keys [first_key, last_key); a multiple of Kernels::key_tile
+  Index last_key;
+  T* grad_query;                     // sums of the rows, from first_row on; nullptr: not wanted
+  T* grad_key;                       // sums of the keys, from first_key on; nullptr: neither is wanted
+  T* grad_value;                     // likewise
+  T* sink_terms;                     // a number for each row of the head; nullptr: not wanted
+  const ScoreGradientHook<T>* hook;  // nullptr: none
+};
+
+/// Finished sums of a backward pass on their way to the caller: out = sums * factor, turned back.
+template <class T>
+struct GradientRows {
+  T* sums;  // num_rows x cols, each row in whole vector registers; overwritten
+  Strided<T> out;
+  Index num_rows;
+  Index cols;
+  T factor;
+  Rotation<T> rotation;
+  Index first;  // row of the rotation for the first of these rows
+};
+
 /// One right factor of a product and where its result goes: c = a * b (+ bias in each row).
 template <class T>
 struct ProductPart {
@@ -175,6 +215,17 @@ struct AttentionExtent {
   Index value_dim = 0;
   bool masked = false;    // there are mask parts or hooks
   bool gathered = false;  // rows are turned, or those of a register tile do not lie equally far apart
+};
+
+/// What the workspace of a backward pass depends on.
+struct BackwardExtent {
+  Index num_rows = 0;
+  Index kv_len = 0;
+  Index head_dim = 0;
+  Index value_dim = 0;
+  bool masked = false;   // there are mask parts
+  bool rotated = false;  // queries and keys are turned
+  bool softcap = false;
 };
 
 /// The workspace of one attention block by what it holds, in bytes.
@@ -212,17 +263,21 @@ struct CacheRows {
 
 template <class T>
 struct Kernels {
-  Index lanes;         // elements of one vector register
-  Index registers;     // vector registers of the instruction set
-  Index tile_rows;     // rows of the register tile
-  Index tile_cols;     // columns of the register tile and of a packed panel, in whole vector registers
-  Index query_block;   // most query rows of one attention block
-  Index key_tile;      // keys of one tile; a constant, so that tile edges never depend on kv_len
-  Index product_rows;  // most rows of one product block
+  Index lanes;          // elements of one vector register
+  Index registers;      // vector registers of the instruction set
+  Index tile_rows;      // rows of the register tile
+  Index tile_cols;      // columns of the register tile and of a packed panel, in whole vector registers
+  Index query_block;    // most query rows of one attention block
+  Index key_tile;       // keys of one tile; a constant, so that tile edges never depend on kv_len
+  Index backward_rows;  // rows that a backward pass takes at once: parts of a head are best cut there
+  Index product_rows;   // most rows of one product block
   AttentionBytes (*attention_bytes)(const AttentionExtent& extent) noexcept;
   void (*attention)(const AttentionBlock<T>& block) noexcept;
   /// The weights of a block that attention() has been run on, with its row_max, row_sum and row_sees.
   void (*weights)(const AttentionBlock<T>& block, const WeightsHook<T>& hook) noexcept;
+  std::size_t (*backward_bytes)(const BackwardExtent& extent) noexcept;
+  void (*backward)(const BackwardBlock<T>& block) noexcept;
+  void (*finish_gradient)(const GradientRows<T>& rows) noexcept;
   std::size_t (*cached_key_bytes)(Index head_dim, Storage storage) noexcept;  // of one tile
   std::size_t (*cached_value_bytes)(Index value_dim, Storage storage) noexcept;
   Index (*cache_scratch)(Index head_dim, Index value_dim) noexcept;

@@ -59,6 +59,11 @@ constexpr Index panel_width(Index left) {
 template <class T>
 inline constexpr int kKeyTile = 1024 / static_cast<int>(sizeof(T));
 
+// From one row of a tile of scores to the next. With a power of two, the rows of a column would share few
+// sets of a first-level cache; backward reads columns.
+template <class T>
+inline constexpr int kScoreStride = kKeyTile<T> + 64 / static_cast<int>(sizeof(T));
+
 // Rows of queries that share one packed tile of keys and values. Packing costs about 1 / rows of the
 // products: at head_dim 64, 288 rows were 5 to 8 % faster than 96 (AVX2 and AVX-512, one core of a Zen 5) and
 // 576 another 1 to 2 % (Sapphire Rapids); with their queries and accumulators they still fit a second-level

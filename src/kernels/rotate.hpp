@@ -40,4 +40,20 @@ inline void rotate_row(const Rotation<T>& rotation, Index row, const T* x, Index
   for (Index i = 2 * pairs; i < head_dim; ++i) out[i] = x[i * step];
 }
 
+/// x = x turned back: the transpose of the same rotation, which is what takes gradients through it.
+template <class T>
+inline void turn_back(const Rotation<T>& rotation, Index row, T* x) {
+  const Index pairs = rotation.pairs;
+  const T* __restrict cosines = rotation.table + (rotation.first + row) * 2 * pairs;
+  const T* __restrict sines = cosines + pairs;
+  const Index step = rotation.neighbours ? 2 : 1;
+  const Index second = rotation.neighbours ? 1 : pairs;
+  for (Index i = 0; i < pairs; ++i) {
+    const T a = x[i * step];
+    const T b = x[i * step + second];
+    x[i * step] = a * cosines[i] + b * sines[i];
+    x[i * step + second] = b * cosines[i] - a * sines[i];
+  }
+}
+
 }  // namespace heed::kernels::HEED_KERNEL_NAMESPACE

@@ -37,10 +37,11 @@ inline T finish_plain(T* scores, KeyRange range, T scale) {
   return packet::predux_max(largest);
 }
 
-/// The steps between a dot product and a score that are not everywhere: softcap, bias, ALiBi.
+/// The steps between a dot product and a score that are not everywhere: softcap, bias, ALiBi. capped:
+/// nullptr, or where the scores go as they are after the softcap.
 template <class T>
 inline void transform(const AttentionBlock<T>& block, Index row, Index first_key, KeyRange range,
-                      const T* bias, T* scores) {
+                      const T* bias, T* scores, T* capped) {
   const Packet<T> factor = broadcast<T>(block.scale);
   const Packet<T> cap = broadcast<T>(block.softcap);
   const Packet<T> per_cap = broadcast<T>(block.softcap > 0 ? T(1) / block.softcap : T(0));
@@ -50,6 +51,7 @@ inline void transform(const AttentionBlock<T>& block, Index row, Index first_key
   for (Index j = packet_floor<T>(range.begin); j < range.end; j += kLanes<T>) {
     Packet<T> s = packet::pmul(load(scores + j), factor);
     if (block.softcap > 0) s = packet::pmul(cap, hyperbolic_tangent<T>(packet::pmul(s, per_cap)));
+    if (capped != nullptr) store(capped + j, s);
     if (bias != nullptr) s = packet::padd(s, load(bias + j));
     if (block.slopes != nullptr) {
       const Packet<T> distance =

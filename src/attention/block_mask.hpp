@@ -1,0 +1,80 @@
+#pragma once
+
+// What a block of rows sees: the parts of a mask as the kernels take them.
+
+#include <algorithm>
+
+#include "heed/attention_plan.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed::detail {
+
+/// The keys that the rows from one on see, as far as distances go. position: of that row, counted from key 0.
+inline kernels::VisibleRange visible_range(const Mask& mask, Index sequence, Index kv_len, Index position) {
+  const Mask::Window window = mask.window();
+  const Index right = mask.is_causal() ? 0 : window.right;
+  kernels::VisibleRange range;
+  range.kv_len = mask.kv_length(sequence, kv_len);
+  // A side beyond all keys hides nothing, and would overflow.
+  constexpr Index most = Index{1} << 42;
+  if (window.left < most) {
+    range.first_begin = position - window.left;
+    range.begin_step = 1;
+  }
+  range.first_end = range.kv_len;
+  if (right < most) {
+    range.first_end = position + right + 1;
+    range.end_step = 1;
+  }
+  return range;
+}
+
+/// A matrix of the mask from query `query` of a head on.
+template <class T>
+kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const AttentionShape& shape, Index sequence,
+                               Index head, Index query) {
+  const UntypedView& entries = matrix.entries;
+  const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+  const Index block_rows = matrix.block_rows(sizes);
+  const bool a_row_each = block_rows > 1;
+  const Index row = matrix.block_of(sizes, sequence, head) * block_rows + (a_row_each ? query : 0);
+  // A matrix without columns may have no memory, so no address inside it is computed.
+  const Index at = entries.cols == 0 ? 0 : row * entries.row_stride;
+  const Index position_stride = a_row_each ? entries.row_stride : 0;
+  const Index head_stride = matrix.per_head() ? block_rows * entries.row_stride : 0;
+  kernels::MaskPart<T> part{};
+  if (matrix.kind == MaskMatrix::Kind::bias) {
+    part.bias = {static_cast<const T*>(entries.data) + at, position_stride, head_stride, entries.col_stride};
+  } else {
+    part.visibility = {static_cast<const bool*>(entries.data) + at, position_stride, head_stride,
+                       entries.col_stride};
+    part.keep = matrix.kind == MaskMatrix::Kind::keep;
+  }
+  return part;
+}
+
+/// What makes the scores of a block: the mask, seen from query `query` of a head on, and the numbers. The
+/// block knows its kv_len; parts has room for Mask::most_matrices and lives as long as it. Of a cache, keys
+/// are turned already.
+template <class T>
+void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const AttentionShape& shape, Index sequence,
+                Index head, Index query, kernels::MaskPart<T>* parts, kernels::AttentionBlock<T>& block) {
+  block.first_position = query + numbers.query_offset(sequence);
+  block.visible = visible_range(mask, sequence, block.kv_len, block.first_position);
+  block.num_mask_parts = 0;
+  for (const MaskMatrix& matrix : mask.matrices())
+    parts[block.num_mask_parts++] = mask_part<T>(matrix, shape, sequence, head, query);
+  block.mask_parts = parts;
+  block.slopes = numbers.slopes.empty() ? nullptr : numbers.slopes.data() + head;
+  block.sinks = numbers.sinks.empty() ? nullptr : numbers.sinks.data() + head;
+  block.scale = numbers.scale;
+  block.softcap = numbers.softcap;
+  if (numbers.rotary_table == nullptr) return;
+  block.query_rotation = {numbers.rotary_table, numbers.rotary->rotary_dim() / 2,
+                          numbers.rotary->layout() == RotaryLayout::neighbouring_pairs, block.first_position};
+  if (block.cached.keys != nullptr) return;
+  block.key_rotation = block.query_rotation;
+  block.key_rotation.first = 0;
+}
+
+}  // namespace heed::detail

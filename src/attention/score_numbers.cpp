@@ -1,0 +1,41 @@
+#include "heed/score_numbers.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "heed/attention_plan.hpp"
+#include "heed/error.hpp"
+
+namespace heed::detail {
+
+template <class T>
+ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options)
+    : rotary(options.rotary) {
+  check_attention(shape, mask, options, typeid(T));
+  scale =
+      static_cast<T>(options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  if (!std::isfinite(scale)) {
+    throw_argument_error("scale is " + std::to_string(*options.scale) + ", beyond the largest float");
+  }
+  softcap = static_cast<T>(options.softcap);
+  if (!std::isfinite(softcap))
+    throw_argument_error("softcap is " + std::to_string(options.softcap) + ", beyond the largest float");
+  if (softcap == T(0) && options.softcap > 0)
+    throw_argument_error("softcap is " + std::to_string(options.softcap) + ", below the smallest float");
+  for (const double sink : options.sinks) {
+    if (std::isinf(static_cast<T>(sink)) && !std::isinf(sink))
+      throw_argument_error("a sink is " + std::to_string(sink) + ", beyond the largest float");
+  }
+  sinks.assign(options.sinks.begin(), options.sinks.end());
+  slopes.assign(mask.alibi_slopes().begin(), mask.alibi_slopes().end());
+  if (rotary) rotary_table = rotary->table<T>();
+  const bool alike = shape.query_starts.empty() && shape.kv_starts.empty() && mask.same_for_all();
+  first_offset = shape.batch_size > 0 ? mask.query_offset(shape.query_len_of(0), shape.kv_len_of(0), 0) : 0;
+  for (Index b = 0; !alike && b < shape.batch_size; ++b)
+    query_offsets.push_back(mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b));
+}
+
+template struct ScoreNumbers<float>;
+template struct ScoreNumbers<double>;
+
+}  // namespace heed::detail

@@ -1,0 +1,351 @@
+// Gradients of attention over random combinations of all options. A failure prints the seed and the options.
+
+#include <algorithm>
+
+#include "catch.hpp"
+#include "heed/attention_backward.hpp"
+#include "option_cases.hpp"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+
+#if defined(HEED_SANITIZED) || defined(HEED_EMULATED)
+constexpr std::uint64_t kProblems = 12;
+constexpr Index kMostWork = 100'000;
+#else
+constexpr std::uint64_t kProblems = 250;
+constexpr Index kMostWork = 500'000;
+#endif
+
+/// A problem with a loss: the sum of the elements of out, each with a factor of its own.
+template <class T, int Order = Eigen::RowMajor>
+struct Loss {
+  Poured<T, Order> in;
+  typename Poured<T, Order>::M grad_out;
+  AttentionResult<T> forward;
+
+  explicit Loss(const Problem& p)
+      : in(p),
+        grad_out(
+            random_matrix<float>(p.shape.query_rows(), p.shape.num_heads * p.shape.value_dim, p.seed + 99)
+                .template cast<T>()) {
+    run_forward();
+  }
+  void run_forward() {
+    forward = scaled_dot_product_attention_with_logsumexp(in.query, in.key, in.value, in.options);
+  }
+  AttentionGradients<T> backward() const {
+    return scaled_dot_product_attention_backward(in.query, in.key, in.value, forward, grad_out, in.options);
+  }
+  T value() {
+    run_forward();
+    return (forward.out.array() * grad_out.array()).sum();
+  }
+};
+
+/// f(name, gradient of a, the same of b) for all gradients.
+template <class A, class B, class F>
+void for_each_gradient(const AttentionGradients<A>& a, const AttentionGradients<B>& b, F f) {
+  f("query", a.query, b.query);
+  f("key", a.key, b.key);
+  f("value", a.value, b.value);
+  f("sinks", a.sinks, b.sinks);
+  REQUIRE(a.biases.size() == b.biases.size());
+  for (std::size_t i = 0; i < a.biases.size(); ++i) f("bias", a.biases[i], b.biases[i]);
+}
+
+template <class T>
+bool same_gradients(const AttentionGradients<T>& a, const AttentionGradients<T>& b) {
+  bool same = true;
+  for_each_gradient(a, b, [&](const char*, const auto& x, const auto& y) { same = same && same_bits(x, y); });
+  return same;
+}
+
+/// The naive loops in any scalar type.
+template <class T>
+AttentionGradients<T> loops(const Problem& p) {
+  const Loss<T> loss(p);
+  AttentionGradients<T> grads;
+  grads.query.resizeLike(loss.in.query);
+  grads.key.resizeLike(loss.in.key);
+  grads.value.resizeLike(loss.in.value);
+  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
+                                          loss.forward.logsumexp, loss.grad_out);
+  tensors.grad_query = mutable_view(grads.query);
+  tensors.grad_key = mutable_view(grads.key);
+  tensors.grad_value = mutable_view(grads.value);
+  if (!p.sinks.empty()) {
+    grads.sinks.resize(1, p.shape.num_heads);
+    tensors.grad_sinks = mutable_view(grads.sinks);
+  }
+  std::vector<MatrixView<T>> views;
+  grads.biases.reserve(loss.in.biases.size());
+  for (const auto& bias : loss.in.biases) {
+    grads.biases.emplace_back(bias.rows(), bias.cols());
+    views.push_back(mutable_view(grads.biases.back()));
+  }
+  tensors.grad_biases = views.data();
+  tensors.num_grad_biases = static_cast<Index>(views.size());
+  reference::attention_backward(p.shape, loss.in.options.mask, detail::score_options(loss.in.options),
+                                tensors);
+  return grads;
+}
+
+template <class M>
+double largest(const M& m) {
+  return m.size() == 0 ? 0 : static_cast<double>(m.cwiseAbs().maxCoeff());
+}
+
+/// The largest norm of a head's part of a row.
+double longest_head(const Matrix<float>& m, Index dim) {
+  double longest = 0;
+  for (Index i = 0; i < m.rows(); ++i) {
+    for (Index col = 0; col < m.cols(); col += dim)
+      longest = std::max(longest, m.row(i).segment(col, dim).cast<double>().norm());
+  }
+  return longest;
+}
+
+/// How large the numbers are that a gradient is the difference of: grad_out . value and grad_out . out, and
+/// what these are multiplied with.
+double reach_of(const Problem& p, const Matrix<float>& grad_out) {
+  const AttentionShape& s = p.shape;
+  const double scale = std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(s.head_dim))));
+  const double grad = 2 * longest_head(grad_out, s.value_dim) * longest_head(p.in.value, s.value_dim);
+  return grad * std::max({1.0, scale * longest_head(p.in.query, s.head_dim),
+                          scale * longest_head(p.in.key, s.head_dim)});
+}
+
+}  // namespace
+
+TEST_CASE("the naive loops agree with differences of the loss") {
+  using T = long double;
+  constexpr T step = 1e-6L;
+  int checked = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const Problem p = Draw(seed).problem(2000);
+    CAPTURE(p.to_string());
+    Loss<T> loss(p);
+    const AttentionGradients<T> grads = loss.backward();
+    const auto check = [&](const char* name, auto& input, const auto& grad) {
+      CAPTURE(name);
+      const T size = std::max<T>(1, static_cast<T>(largest(grad)));
+      for (Index n = 0; n < std::min<Index>(input.size(), 12); ++n) {
+        T& x = input.data()[n * 7919 % input.size()];
+        const T at = x;
+        if (std::isinf(at)) continue;
+        x = at + step;
+        const T above = loss.value();
+        x = at - step;
+        const T below = loss.value();
+        x = at;
+        const T expected = (above - below) / (2 * step);
+        REQUIRE(std::abs(grad.data()[n * 7919 % input.size()] - expected) <= 1e-8L * size);
+        ++checked;
+      }
+    };
+    check("query", loss.in.query, grads.query);
+    check("key", loss.in.key, grads.key);
+    check("value", loss.in.value, grads.value);
+    for (std::size_t i = 0; i < grads.biases.size(); ++i) check("bias", loss.in.biases[i], grads.biases[i]);
+    for (std::size_t h = 0; h < loss.in.options.sinks.size(); ++h) {
+      double& sink = loss.in.options.sinks[h];
+      const double at = sink;
+      sink = at + 0x1p-20;
+      const T above = loss.value();
+      sink = at - 0x1p-20;
+      const T below = loss.value();
+      sink = at;
+      REQUIRE(std::abs(grads.sinks(0, static_cast<Index>(h)) - (above - below) / 0x1p-19L) <= 1e-8L);
+      ++checked;
+    }
+  }
+  CHECK(checked > 500);
+}
+
+TEMPLATE_TEST_CASE("with any options, gradients are as exact as those of the naive loops", "", float,
+                   double) {
+  constexpr double eps = std::numeric_limits<TestType>::epsilon();
+  for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork);
+    CAPTURE(p.to_string());
+    const auto exact = loops<long double>(p);
+    const auto naive = loops<TestType>(p);
+    const auto grads = Loss<TestType>(p).backward();
+    const auto error = [](const auto& x, const auto& truth) {
+      return largest((x.template cast<long double>() - truth).eval());
+    };
+    // Each option rounds a score once more, by eps of its size, which is a few ones here.
+    const double slack = 8 * eps * reach_of(p, Loss<float>(p).grad_out);
+    std::vector<double> allowed;
+    for_each_gradient(naive, exact, [&](const char*, const auto& x, const auto& truth) {
+      allowed.push_back(2 * error(x, truth) + slack);
+    });
+    std::size_t at = 0;
+    for_each_gradient(grads, exact, [&](const char* name, const auto& x, const auto& truth) {
+      CAPTURE(name);
+      REQUIRE(x.allFinite());
+      REQUIRE(error(x, truth) <= allowed[at++]);
+    });
+  }
+}
+
+TEMPLATE_TEST_CASE("with any options, gradients have the same bits on any threads, in any storage order",
+                   "[threads]", float, double) {
+  ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(8)};
+  for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(10 * kMostWork);
+    CAPTURE(p.to_string());
+    Loss<TestType> loss(p);
+    const auto grads = loss.backward();
+    for (ThreadPool& pool : pools) {
+      loss.in.options.executor = &pool;
+      REQUIRE(same_gradients(loss.backward(), grads));
+    }
+    REQUIRE(same_gradients(Loss<TestType, Eigen::ColMajor>(p).backward(), grads));
+  }
+}
+
+TEMPLATE_TEST_CASE("the gradient of a query depends on what its row sees alone", "", float, double) {
+  for (std::uint64_t seed = 2000; seed < 2000 + kProblems / 2; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork);
+    CAPTURE(p.to_string());
+    const Loss<TestType> whole(p);
+    const auto grads = whole.backward();
+    const Index b = p.shape.batch_size - 1;
+    const Index rows = p.shape.query_len_of(b);
+    const Index first = rows / 3;
+    const Problem part = p.part(b, std::nullopt, first, rows - first);
+    Loss<TestType> alone(part);
+    const Index row = p.shape.query_start(b) + first;
+    alone.grad_out = whole.grad_out.middleRows(row, rows - first);
+    REQUIRE(same_bits(alone.backward().query, grads.query.middleRows(row, rows - first)));
+  }
+}
+
+TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see nothing have none", "", float,
+                   double) {
+  int hidden_keys = 0;
+  int empty_rows = 0;
+  for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork / 4);
+    CAPTURE(p.to_string());
+    const AttentionShape& s = p.shape;
+    Loss<TestType> loss(p);
+    const auto clean = loss.backward();
+    const Index group = s.num_heads / s.num_kv_heads;
+    for (Index b = 0; b < s.batch_size; ++b) {
+      for (Index h = 0; h < s.num_heads; ++h) {
+        for (Index i = 0; i < s.query_len_of(b); ++i) {
+          bool any = false;
+          for (Index j = 0; j < s.kv_len_of(b) && !any; ++j) any = p.sees(b, h, i, j);
+          if (any) continue;
+          ++empty_rows;
+          const Index row = s.query_start(b) + i;
+          REQUIRE(clean.query.block(row, h * s.head_dim, 1, s.head_dim).isZero(0));
+          loss.in.query.block(row, h * s.head_dim, 1, s.head_dim).setConstant(kNaN<TestType>);
+          loss.grad_out.block(row, h * s.value_dim, 1, s.value_dim).setConstant(kNaN<TestType>);
+        }
+      }
+      for (Index k = 0; k < s.num_kv_heads; ++k) {
+        for (Index j = 0; j < s.kv_len_of(b); ++j) {
+          bool any = false;
+          for (Index h = k * group; h < (k + 1) * group; ++h) {
+            for (Index i = 0; i < s.query_len_of(b) && !any; ++i) any = p.sees(b, h, i, j);
+          }
+          if (any) continue;
+          ++hidden_keys;
+          const Index row = s.kv_start(b) + j;
+          REQUIRE(clean.key.block(row, k * s.head_dim, 1, s.head_dim).isZero(0));
+          REQUIRE(clean.value.block(row, k * s.value_dim, 1, s.value_dim).isZero(0));
+          loss.in.key.block(row, k * s.head_dim, 1, s.head_dim).setConstant(kNaN<TestType>);
+          loss.in.value.block(row, k * s.value_dim, 1, s.value_dim).setConstant(-kInf<TestType>);
+        }
+      }
+    }
+    loss.run_forward();
+    REQUIRE(same_gradients(loss.backward(), clean));
+  }
+  CHECK(hidden_keys > 20);
+  CHECK(empty_rows > 20);
+}
+
+TEMPLATE_TEST_CASE("NaN reaches the gradients of what sees it and of nothing else", "", float, double) {
+  for (const Index n : {5, 130, 300}) {
+    Problem p;
+    p.seed = static_cast<std::uint64_t>(n);
+    p.shape = {1, 1, 1, n, n, 8, 8, {}, {}};
+    p.in = random_inputs<float>(p.shape, p.seed);
+    p.causal = true;
+    Loss<TestType> loss(p);
+    const auto clean = loss.backward();
+    const Index bad = n / 2;
+
+    // In grad_out: its own query, and the keys and values before it.
+    loss.grad_out(bad, 3) = kNaN<TestType>;
+    const auto grads = loss.backward();
+    CHECK(grads.query.row(bad).array().isNaN().all());
+    CHECK(same_bits(grads.query.topRows(bad), clean.query.topRows(bad)));
+    CHECK(same_bits(grads.query.bottomRows(n - bad - 1), clean.query.bottomRows(n - bad - 1)));
+    CHECK(grads.key.topRows(bad + 1).array().isNaN().all());
+    CHECK(grads.value.topRows(bad + 1).col(3).array().isNaN().all());
+    CHECK(same_bits(grads.key.bottomRows(n - bad - 1), clean.key.bottomRows(n - bad - 1)));
+    CHECK(same_bits(grads.value.bottomRows(n - bad - 1), clean.value.bottomRows(n - bad - 1)));
+
+    // In a value: the queries from there on.
+    Loss<TestType> other(p);
+    other.in.value(bad, 3) = kNaN<TestType>;
+    other.run_forward();
+    const auto later = other.backward();
+    CHECK(same_bits(later.query.topRows(bad), clean.query.topRows(bad)));
+    CHECK(later.query.bottomRows(n - bad).array().isNaN().all());
+  }
+}
+
+TEST_CASE("gradients that nobody wants are not computed, the others have the same bits") {
+  const Problem p = Draw(4).problem(kMostWork);
+  const Loss<float> loss(p);
+  const auto grads = loss.backward();
+  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
+                                          loss.forward.logsumexp, loss.grad_out);
+  Matrix<float> value(loss.in.value.rows(), loss.in.value.cols());
+  tensors.grad_value = mutable_view(value);
+  detail::run_backward(p.shape, loss.in.options, tensors);
+  CHECK(same_bits(value, grads.value));
+}
+
+TEST_CASE("sizes that do not fit are named before anything is written") {
+  Problem p;
+  p.shape = {1, 2, 2, 5, 7, 8, 4, {}, {}};
+  p.in = random_inputs<float>(p.shape, 1);
+  Loss<float> loss(p);
+  const auto message = [&] { return message_of<ShapeError>([&] { (void)loss.backward(); }); };
+  loss.grad_out.resize(5, 9);
+  CHECK(message() == "grad_out is 5 x 9, out is 5 x 8, its gradients need 5 x 8");
+  loss.grad_out.resize(5, 8);
+  loss.forward.logsumexp.resize(0, 0);
+  CHECK(message() == "logsumexp is 0 x 0, 5 query rows and 2 heads need 5 x 2");
+  loss.run_forward();
+  loss.forward.out.resize(4, 8);
+  CHECK(contains(message(), "out is 4 x 8"));
+
+  loss.run_forward();
+  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
+                                          loss.forward.logsumexp, loss.grad_out);
+  Matrix<float> grad(5, 16);
+  tensors.grad_query = mutable_view(grad);
+  tensors.grad_key = mutable_view(grad);
+  CHECK(contains(message_of<ShapeError>([&] { detail::run_backward(p.shape, loss.in.options, tensors); }),
+                 "grad_key is 5 x 16"));
+  tensors.grad_key = {};
+  tensors.grad_out = view(grad).block(0, 0, 5, 8);
+  CHECK(contains(message_of<ArgumentError>([&] { detail::run_backward(p.shape, loss.in.options, tensors); }),
+                 "grad_query (5 x 16) overlaps grad_out (5 x 8)"));
+  tensors.grad_out = view(loss.grad_out);
+  Matrix<float> sinks(1, 2);
+  tensors.grad_sinks = mutable_view(sinks);
+  CHECK(message_of<ArgumentError>([&] { detail::run_backward(p.shape, loss.in.options, tensors); }) ==
+        "grad_sinks is wanted, there are no sinks");
+}
