@@ -70,6 +70,24 @@ void add_decode(std::vector<Cell>& cells, long kv_heads, long n, int threads) {
   cells.push_back(cell);
 }
 
+/// Attention as in training: forward, and backward to query, key and value.
+template <class T>
+void add_gradients(std::vector<Cell>& cells, long batch, long heads, long n, int threads) {
+  Cell cell;
+  cell.gradients = true;
+  cell.threads = threads;
+  cell.batch = batch;
+  cell.heads = cell.kv_heads = heads;
+  cell.query_len = cell.kv_len = n;
+  cell.head_dim = cell.value_dim = 64;
+  cell.causal = true;
+  cell = completed<T>(cell);
+  std::vector<Contender> rivals;
+  if (threads == 1 && batch == 1) rivals.push_back(Contender::naive);
+  enter<T>(cell, rivals);
+  cells.push_back(cell);
+}
+
 /// The projection of n tokens to query, key and value in a model of 768.
 void add_product(std::vector<Cell>& cells, long n) {
   Cell cell;
@@ -130,6 +148,13 @@ std::vector<Cell> register_cells(const Grid& grid) {
     if (threads > grid.most_threads) continue;
     if (!grid.quick) add_decode(cells, 32, 4096, threads);
     if (!grid.quick || threads == 1) add_decode(cells, 8, 4096, threads);
+  }
+  add_gradients<float>(cells, 1, 4, 128, 1);
+  if (!grid.quick) {
+    add_gradients<double>(cells, 1, 4, 128, 1);
+    add_gradients<float>(cells, 1, 1, 1024, 1);
+    add_gradients<float>(cells, 8, 12, 512, 1);
+    if (grid.most_threads > 1) add_gradients<float>(cells, 8, 12, 512, 2);
   }
   for (const long n : grid.quick ? std::vector<long>{256} : std::vector<long>{8, 64, 128, 256, 512, 1024}) {
     add_product(cells, n);

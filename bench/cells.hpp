@@ -61,6 +61,7 @@ struct Cell {
   long depth = 0;    // of a matrix product: (query_len x depth) times (depth x cols), else 0
   long cols = 0;
   bool causal = false;
+  bool gradients = false;     // attention with its logsumexp, and then the gradients of query, key and value
   long window = 0;            // keys that a query sees at most, its own the last; 0: no window
   long kv_length = 0;         // keys that exist, the rest is padding; 0: all
   std::vector<long> lengths;  // of the sequences of a ragged batch; empty: equally long
@@ -69,7 +70,7 @@ struct Cell {
   double max_error = -1;      // of Heed: against long double on some rows, a layer against the naive loops
   std::vector<Contestant> contestants;  // Heed first
 
-  bool decodes() const { return d_model == 0 && cols == 0 && query_len == 1 && kv_len > 1; }
+  bool decodes() const { return d_model == 0 && cols == 0 && !gradients && query_len == 1 && kv_len > 1; }
 };
 
 struct Grid {

@@ -62,6 +62,28 @@ long double attention_error(const Problem<T>& problem, const Matrix<T>& out, Ind
       .maxCoeff();
 }
 
+/// Of the gradients of one head of one sequence, against long double. As many key/value heads as query heads.
+template <class T>
+long double gradient_error(const Problem<T>& problem, const Matrix<T>& grads, Index sequence, Index head) {
+  using Wide = Matrix<long double>;
+  const Cell& cell = problem.cell();
+  const Index rows = cell.query_len;
+  const Index dim = cell.head_dim;
+  const auto block = [&](const Matrix<T>& m, Index first_head) {
+    return Wide(m.block(sequence * rows, (first_head + head) * dim, rows, dim).template cast<long double>());
+  };
+  const Wide query = block(problem.query(), 0);
+  const Wide key = block(problem.key(), 0);
+  const Wide value = block(problem.value(), 0);
+  const auto forward = scaled_dot_product_attention_with_logsumexp(query, key, value, {.mask = causal()});
+  const auto exact = scaled_dot_product_attention_backward(query, key, value, forward,
+                                                           block(problem.grad_out(), 0), {.mask = causal()});
+  const auto error = [&](Index part, const Wide& truth) {
+    return (block(grads, part * cell.heads) - truth).cwiseAbs().maxCoeff();
+  };
+  return std::max({error(0, exact.query), error(1, exact.key), error(2, exact.value)});
+}
+
 /// Of one row of a product, against long double.
 template <class T>
 long double product_error(const Problem<T>& problem, const Matrix<T>& out, Index row) {
@@ -79,6 +101,10 @@ double check_heed(Problem<T>& problem) {
   if (cell.d_model > 0) {
     // Of its own scalar: a layer is small enough wherever it is measured.
     return require_small<T>(cell, (out - result_of(problem, Contender::naive)).cwiseAbs().maxCoeff());
+  }
+  if (cell.gradients) {
+    return require_small<T>(cell, std::max(gradient_error(problem, out, 0, 0),
+                                           gradient_error(problem, out, cell.batch - 1, cell.heads - 1)));
   }
   long double worst = 0;
   for (const Index row : {Index{0}, cell.query_len / 3, cell.query_len / 2, cell.query_len - 1}) {

@@ -87,13 +87,18 @@ Cell completed(Cell cell) {
     return cell;
   }
   cell.flops = 2 * visible_scores(cell) * static_cast<double>(cell.head_dim + cell.value_dim);
+  // Forward has two products for each score, backward five.
+  if (cell.gradients) cell.flops *= 3.5;
   if (cell.d_model > 0) cell.flops += 8 * rows * static_cast<double>(cell.d_model * cell.d_model);
   if (cell.decodes()) {
     cell.bytes =
         static_cast<double>(cell.batch * cell.kv_heads * cell.kv_len * (cell.head_dim + cell.value_dim)) *
         sizeof(T);
   }
-  cell.name = (cell.d_model > 0 ? "mha/" : "attention/") + cell.scalar + "/" +
+  cell.name = (cell.d_model > 0 ? "mha/"
+               : cell.gradients ? "gradients/"
+                                : "attention/") +
+              cell.scalar + "/" +
               (cell.d_model > 0 ? "model" + std::to_string(cell.d_model)
                                 : heads_of(cell) + "d" + std::to_string(cell.head_dim)) +
               mask_of(cell) + "/n" + std::to_string(cell.kv_len) + threads;

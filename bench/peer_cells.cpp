@@ -27,6 +27,9 @@ constexpr AttentionSizes attention_cells[] = {
     {1, 32, 32, 1, 4096, 128, false, false},    {1, 32, 8, 1, 4096, 128, false, true},
 };
 
+// Forward and backward, as in training: (batch, heads, tokens, head_dim) = (8, 12, 512, 64), causal.
+constexpr AttentionSizes gradient_cells[] = {{8, 12, 12, 512, 512, 64, true, true}};
+
 struct ProductSizes {
   long rows, depth, cols;
   bool quick;
@@ -95,10 +98,11 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
         "-DHEED_BENCH_PEERS=ON, or run scripts/bench --peers");
   }
   std::vector<Cell> cells;
-  const auto add = [&](const auto& sizes) {
+  const auto add = [&](const auto& sizes, bool gradients = false) {
     if (grid.quick && !sizes.quick) return;
     Cell cell = cell_of(sizes);
     cell.threads = grid.threads;
+    cell.gradients = gradients;
     cell = completed<float>(cell);
     if (!any_matches(cell, all_peers, grid.filter)) return;
     std::vector<Contender> rivals;
@@ -107,13 +111,14 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
       rivals.push_back(Contender::bfloat16);
       rivals.push_back(Contender::matrices);
     }
-    if (cell.threads == 1) rivals.push_back(Contender::eigen);
+    if (cell.threads == 1 && !cell.gradients) rivals.push_back(Contender::eigen);
     if (cell.threads == 1 && cell.flops <= kMostNaiveFlops) rivals.push_back(Contender::naive);
     enter<float>(cell, rivals);
     enter_peers(cell, all_peers);
     cells.push_back(cell);
   };
   for (const AttentionSizes& sizes : attention_cells) add(sizes);
+  for (const AttentionSizes& sizes : gradient_cells) add(sizes, true);
   for (const ProductSizes& sizes : product_cells) add(sizes);
   for (const LayerSizes& sizes : layer_cells) add(sizes);
   return cells;

@@ -31,6 +31,8 @@ class PeerProblem {
     query_ = heads_first(problem_.query(), cell.batch, cell.query_len, cell.heads, cell.head_dim);
     key_ = heads_first(problem_.key(), cell.batch, cell.kv_len, cell.kv_heads, cell.head_dim);
     value_ = heads_first(problem_.value(), cell.batch, cell.kv_len, cell.kv_heads, cell.value_dim);
+    if (cell.gradients)
+      grad_out_ = heads_first(problem_.grad_out(), cell.batch, cell.query_len, cell.heads, cell.value_dim);
   }
 
   std::vector<Way> ways(const Peer& peer) const {
@@ -46,9 +48,13 @@ class PeerProblem {
       return peer.layer({c.batch, c.query_len, c.d_model, c.heads, c.causal, c.threads, problem_.x().data(),
                          layer.w_q.data(), layer.w_k.data(), layer.w_v.data(), layer.w_o.data()});
     }
-    if (peer.attention == nullptr) return {};
     AttentionProblem attention = {c.batch,  c.heads,   c.kv_heads,    c.query_len, c.kv_len,     c.head_dim,
                                   c.causal, c.threads, query_.data(), key_.data(), value_.data()};
+    if (c.gradients) {
+      if (peer.gradients == nullptr) return {};
+      return peer.gradients({attention, grad_out_.data()});
+    }
+    if (peer.attention == nullptr) return {};
     std::vector<Way> ways = peer.attention(attention);
     if (c.heads != c.kv_heads && c.query_len == 1 && !c.causal) {
       // One query for each of several heads with the same keys is the same, in memory too, as several queries
@@ -66,6 +72,16 @@ class PeerProblem {
   std::vector<float> expected() {
     problem_.run(Contender::heed);
     const Matrix<float>& out = problem_.out();
+    if (cell_.gradients) {
+      std::vector<float> all;
+      for (Index part = 0; part < 3; ++part) {  // as many heads of keys as of queries
+        const Matrix<float> grad = out.middleCols(part * problem_.query().cols(), problem_.query().cols());
+        const std::vector<float> own =
+            heads_first(grad, cell_.batch, cell_.query_len, cell_.heads, cell_.head_dim);
+        all.insert(all.end(), own.begin(), own.end());
+      }
+      return all;
+    }
     if (is_attention()) return heads_first(out, cell_.batch, cell_.query_len, cell_.heads, cell_.value_dim);
     return {out.data(), out.data() + out.size()};
   }
@@ -75,7 +91,7 @@ class PeerProblem {
 
   Cell cell_;
   Problem<float> problem_;
-  std::vector<float> query_, key_, value_;
+  std::vector<float> query_, key_, value_, grad_out_;
 };
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -2,12 +2,14 @@
 
 // One problem with the data of everyone who solves it.
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "cells.hpp"
+#include "heed/attention_backward.hpp"
 #include "heed/kv_cache.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "rivals.hpp"
@@ -68,6 +70,13 @@ class Problem {
       query_ = random_matrix<T>(shape().query_rows(), cell.heads * cell.head_dim, random_);
       key_ = random_matrix<T>(shape().kv_rows(), cell.kv_heads * cell.head_dim, random_);
       value_ = random_matrix<T>(shape().kv_rows(), cell.kv_heads * cell.value_dim, random_);
+      if (cell.gradients) {
+        backward_plan_.emplace(shape(), options_.mask, ScoreOptions{}, cell.threads);
+        workspace_.reserve(std::max(plan_->workspace_bytes(), backward_plan_->workspace_bytes()));
+        grad_out_ = random_matrix<T>(query_.rows(), cell.heads * cell.value_dim, random_);
+        heads_.resize(grad_out_.rows(), grad_out_.cols());
+        logsumexp_.resize(query_.rows(), cell.heads);
+      }
       if (cell.decodes()) {
         KvCacheShape kept{.batch_size = cell.batch,
                           .num_kv_heads = cell.kv_heads,
@@ -82,6 +91,7 @@ class Problem {
     out_.resize(cell.cols > 0 || cell.d_model > 0 ? x_.rows() : query_.rows(),
                 cell.cols > 0      ? cell.cols
                 : cell.d_model > 0 ? cell.d_model
+                : cell.gradients   ? query_.cols() + key_.cols() + value_.cols()
                                    : cell.heads * cell.value_dim);
   }
 
@@ -101,10 +111,12 @@ class Problem {
   const Matrix<T>& query() const { return query_; }
   const Matrix<T>& key() const { return key_; }
   const Matrix<T>& value() const { return value_; }
+  const Matrix<T>& grad_out() const { return grad_out_; }
   const Matrix<T>& x() const { return x_; }  // of a layer or a product
   const Matrix<T>& w() const { return w_; }  // of a product
   const MultiHeadAttention<T>& layer() const { return *layer_; }
-  const Matrix<T>& out() const { return out_; }  // of whoever ran last, except col_major
+  // Of whoever ran last, except col_major; the gradients of query, key and value stand side by side.
+  const Matrix<T>& out() const { return out_; }
   const ColMajor& col_out() const { return col_out_; }
 
   /// No result of an earlier run is left that could be taken for one of the next.
@@ -131,6 +143,9 @@ class Problem {
                            workspace_.data(), options_.executor);
         } else if (cache_) {
           decode(*cache_);
+        } else if (backward_plan_) {
+          plan_->run(forward_tensors(), workspace_.data(), options_.executor);
+          backward_plan_->run(backward_tensors(), workspace_.data(), options_.executor);
         } else {
           run_plan();
         }
@@ -155,6 +170,9 @@ class Problem {
           project([](const auto& a, const auto& b,
                      auto& c) { reference::matrix_product<T>(view(a), view(b), mutable_view(c)); },
                   [this] { naive_attention(heads_); });
+        } else if (backward_plan_) {
+          reference::attention(shape(), options_.mask, {}, forward_tensors());
+          reference::attention_backward(shape(), options_.mask, {}, backward_tensors());
         } else {
           naive_attention(out_);
         }
@@ -202,6 +220,22 @@ class Problem {
   }
 
   void run_plan() { plan_->run(tensors(query_, key_, value_, out_), workspace_.data(), options_.executor); }
+
+  AttentionTensors<T> forward_tensors() {
+    AttentionTensors<T> forward = tensors(query_, key_, value_, heads_);
+    forward.logsumexp = mutable_view(logsumexp_);
+    return forward;
+  }
+
+  AttentionBackwardTensors<T> backward_tensors() {
+    AttentionBackwardTensors<T> backward =
+        detail::backward_tensors(query_, key_, value_, heads_, logsumexp_, grad_out_);
+    const MatrixView<T> all = mutable_view(out_);
+    backward.grad_query = all.block(0, 0, all.rows, query_.cols());
+    backward.grad_key = all.block(0, query_.cols(), all.rows, key_.cols());
+    backward.grad_value = all.block(0, query_.cols() + key_.cols(), all.rows, value_.cols());
+    return backward;
+  }
 
   void decode(const KvCache<T>& cache) {
     const detail::CacheView tiles = cache.cache_view();
@@ -253,10 +287,11 @@ class Problem {
   std::unique_ptr<MultiHeadAttention<T>> layer_;
   std::optional<AttentionPlan<T>> plan_;
   std::optional<MultiHeadAttentionPlan<T>> layer_plan_;
+  std::optional<AttentionBackwardPlan<T>> backward_plan_;
   std::optional<KvCache<T>> cache_, narrow_cache_;
   Workspace workspace_;
   std::vector<Index> starts_;  // of a ragged batch
-  Matrix<T> x_, w_, query_, key_, value_, heads_, out_;
+  Matrix<T> x_, w_, query_, key_, value_, heads_, out_, grad_out_, logsumexp_;
   ColMajor col_query_, col_key_, col_value_, col_out_;
   std::vector<T> scores_;
 };

@@ -1,6 +1,7 @@
 // Gradients of attention over random combinations of all options. A failure prints the seed and the options.
 
 #include <algorithm>
+#include <cstring>
 
 #include "catch.hpp"
 #include "heed/attention_backward.hpp"
@@ -272,7 +273,8 @@ TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see noth
   CHECK(empty_rows > 20);
 }
 
-TEMPLATE_TEST_CASE("NaN reaches the gradients of what sees it and of nothing else", "", float, double) {
+TEMPLATE_TEST_CASE("NaN reaches the gradients of the rows that see it, of what they see, and of nothing else",
+                   "", float, double) {
   for (const Index n : {5, 130, 300}) {
     Problem p;
     p.seed = static_cast<std::uint64_t>(n);
@@ -302,6 +304,74 @@ TEMPLATE_TEST_CASE("NaN reaches the gradients of what sees it and of nothing els
     CHECK(same_bits(later.query.topRows(bad), clean.query.topRows(bad)));
     CHECK(later.query.bottomRows(n - bad).array().isNaN().all());
   }
+}
+
+TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it", "", float, double) {
+  for (std::uint64_t seed = 4000; seed < 4000 + kProblems / 2; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork);
+    CAPTURE(p.to_string());
+    const Loss<TestType> loss(p);
+    const auto grads = loss.backward();
+    auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
+                                            loss.forward.logsumexp, loss.grad_out);
+    AttentionGradients<TestType> own = grads;
+    own.query.setZero();
+    own.key.setZero();
+    own.value.setZero();
+    own.sinks.setZero();
+    tensors.grad_query = mutable_view(own.query);
+    tensors.grad_key = mutable_view(own.key);
+    tensors.grad_value = mutable_view(own.value);
+    if (!p.sinks.empty()) tensors.grad_sinks = mutable_view(own.sinks);
+    for (const Index threads : {1, 5}) {
+      const AttentionBackwardPlan<TestType> plan(p.shape, loss.in.options.mask,
+                                                 detail::score_options(loss.in.options), threads);
+      const std::size_t bytes = plan.workspace_bytes();
+      Workspace workspace(bytes + Workspace::alignment);
+      std::memset(workspace.data(), 0xFF, bytes + Workspace::alignment);  // NaN
+      plan.run(tensors, workspace.data());
+      REQUIRE(same_gradients(own, grads));
+      const auto* guard = static_cast<const unsigned char*>(workspace.data()) + bytes;
+      for (std::size_t i = 0; i < Workspace::alignment; ++i) REQUIRE(guard[i] == 0xFF);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stride", "", float, double) {
+  for (std::uint64_t seed = 5000; seed < 5000 + kProblems / 4; ++seed) {
+    const Problem p = Draw(seed).problem(kMostWork);
+    CAPTURE(p.to_string());
+    const Loss<TestType> loss(p);
+    const auto grads = loss.backward();
+    const auto transposed = [](const auto& m) { return Matrix<TestType>(m.transpose()); };
+    // Column-major, and every other element of rows that are further apart.
+    Matrix<TestType> query = transposed(grads.query);
+    Matrix<TestType> key = Matrix<TestType>::Zero(grads.key.rows(), 2 * grads.key.cols() + 1);
+    Matrix<TestType> value = transposed(grads.value);
+    query.setZero();
+    value.setZero();
+    auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
+                                            loss.forward.logsumexp, loss.grad_out);
+    tensors.grad_query = {query.data(), query.cols(), query.rows(), 1, query.cols()};
+    tensors.grad_key = {key.data(), grads.key.rows(), grads.key.cols(), key.cols(), 2};
+    tensors.grad_value = {value.data(), value.cols(), value.rows(), 1, value.cols()};
+    detail::run_backward(p.shape, loss.in.options, tensors);
+    REQUIRE(same_bits(query, transposed(grads.query)));
+    REQUIRE(same_bits(value, transposed(grads.value)));
+    for (Index col = 0; col < grads.key.cols(); ++col)
+      REQUIRE(same_bits(key.col(2 * col), grads.key.col(col)));
+  }
+}
+
+TEST_CASE("a plan has no more threads than work, and refuses sizes that no memory holds") {
+  const AttentionBackwardPlan<float> one({1, 1, 1, 1, 1, 8, 8});
+  const AttentionBackwardPlan<float> many({1, 1, 1, 1, 1, 8, 8}, {}, {}, 64);
+  CHECK(many.workspace_bytes() == one.workspace_bytes());
+  const Index large = Index{1} << 32;
+  CHECK(contains(message_of<ShapeError>([&] {
+                   AttentionBackwardPlan<float>({1, 1, 1, large, 1, large, 1});
+                 }),
+                 "query_len * head_dim"));
 }
 
 TEST_CASE("gradients that nobody wants are not computed, the others have the same bits") {

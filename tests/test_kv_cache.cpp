@@ -342,6 +342,20 @@ TEMPLATE_TEST_CASE("a ring refuses queries that would see what it has let go of"
     CAPTURE(mask.to_string(), queries);
     CHECK(contains(refused(mask, queries), "the ring keeps the last 10 of 50 tokens of sequence 0"));
   }
+  // What does not fit is named, also where the ring's own check would look at it.
+  KvCache<TestType> two({2, 1, 4, 4, 1, KvStorage::same, true});
+  for (int i = 0; i < 2; ++i) two.append(tokens.topRows(2), tokens.topRows(2));
+  AttentionOptions few;
+  few.mask = window(0, 0);
+  few.query_starts = {0, 1};
+  CHECK(contains(
+      message_of<ShapeError>([&] { (void)scaled_dot_product_attention(tokens.topRows(1), two, few); }),
+      "query_starts has 2 numbers"));
+  few.query_starts.clear();
+  few.mask = window(0, 0) & query_offsets({1});
+  CHECK(contains(
+      message_of<ShapeError>([&] { (void)scaled_dot_product_attention(tokens.topRows(2), two, few); }),
+      "query_offsets has 1 number"));
   CHECK(contains(message_of<ShapeError>([] {
                    KvCache<TestType>({1, 1, 4, 4, 0, KvStorage::same, true});
                  }),

@@ -161,6 +161,15 @@ TEST_CASE("parts of unlike sizes are an error that names them, and empty ones ar
   CHECK(contains(refused(3, 4, 2, 2), "out has 3 rows, logsumexp has 2"));
   logsumexp.setZero(3, 3);
   CHECK(contains(refused(3, 4, 3, 3), "out has 4 columns, they cannot be split into 3 heads"));
+  Matrix<double> both = Matrix<double>::Ones(3, 4);
+  Matrix<double> sums = Matrix<double>::Zero(2, 2);
+  const Matrix<double> other_sums = Matrix<double>::Zero(2, 2);
+  auto part = both.bottomRows(2);
+  CHECK(contains(message_of<ArgumentError>([&] { merge_attention(part, sums, both.topRows(2), other_sums); }),
+                 "out (2 x 4) overlaps the other part's out (2 x 4)"));
+  CHECK(contains(message_of<ArgumentError>([&] { merge_attention(part, sums, Matrix<double>(2, 4), sums); }),
+                 "logsumexp (2 x 2) overlaps the other part's logsumexp (2 x 2)"));
+  CHECK(same_bits(both, Matrix<double>::Ones(3, 4)));
   Matrix<double> nothing(0, 4);
   Matrix<double> no_sums(0, 2);
   merge_attention(nothing, no_sums, Matrix<double>(0, 4), Matrix<double>(0, 2));

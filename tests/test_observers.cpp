@@ -137,6 +137,22 @@ TEMPLATE_TEST_CASE("an exception from a callback is thrown on, and the next run 
     CHECK(message_of<std::runtime_error>(run) == "no more of head 1");
     throws = false;
     CHECK(message_of<std::runtime_error>(run) == "nothing");
+
+    // Two that throw: one exception is thrown on, the other is gone with its run.
+    throws = true;
+    int tiles = 0;
+    auto other = weights_callback<TestType>([&](const WeightsTile<TestType>& tile) {
+      if (throws && tile.head == 0) throw std::runtime_error("no more of head 0");
+      if (tile.head == 1 && tile.sequence == 0 && tile.first_query == 0 && tile.first_key == 0) ++tiles;
+    });
+    CHECK(message_of<std::runtime_error>([&] {
+            (void)observe_attention(in.query, in.key, in.value, options, {&callback, &other});
+          }) == "no more of head 1");
+    throws = false;
+    tiles = 0;
+    CHECK(message_of<std::runtime_error>(
+              [&] { (void)observe_attention(in.query, in.key, in.value, options, {&other}); }) == "nothing");
+    CHECK(tiles == 1);
   }
 }
 

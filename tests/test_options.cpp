@@ -321,6 +321,30 @@ TEST_CASE("sinks and softcaps that a scalar cannot hold are refused") {
   CHECK(contains(message({.sinks = {std::numeric_limits<double>::quiet_NaN()}}), "a sink is nan"));
   CHECK(contains(message({.sinks = {1e300}}), "beyond the largest float"));
   CHECK(message({.sinks = {-infinity}}) == "nothing");
-  CHECK(contains(message({.softcap = 1e-50}), "below the smallest float"));
+  CHECK(contains(message({.softcap = 1e-50}), "its reciprocal is beyond the largest float"));
   CHECK(contains(message({.softcap = -1}), "softcap is -1"));
+  CHECK(contains(message({.softcap = 1e-39}), "its reciprocal is beyond the largest float"));
+  CHECK(contains(
+      message_of<heed::ArgumentError>([&] { (void)heed::AttentionPlan<float>(shape, heed::alibi({1e39})); }),
+      "a slope of alibi is"));
+}
+
+TEST_CASE("lengths and matrices that a mask cannot mean are refused") {
+  const auto message = [](const heed::AttentionShape& shape, const heed::Mask& mask) {
+    return message_of<heed::Error>([&] { (void)heed::AttentionPlan<float>(shape, mask); });
+  };
+  heed::AttentionShape ragged{2, 1, 1, 1, 3, 2, 2};
+  ragged.kv_starts = {0, 1, 4};
+  CHECK(message(ragged, heed::kv_lengths({1, 3})) == "nothing");
+  CHECK(message(ragged, heed::kv_lengths({3, 3})) == "kv_lengths has 3 for sequence 0, which has 1 key");
+  CHECK(message(ragged, heed::kv_lengths({1, -1})) == "kv_lengths has -1 for sequence 1, which has 3 keys");
+
+  const heed::AttentionShape shape{1, 1, 1, 2, 2, 2, 2};
+  const Eigen::MatrixXi numbers = Eigen::MatrixXi::Ones(2, 2);
+  heed::MaskMatrix matrix{heed::MaskMatrix::Kind::keep, heed::Per::nothing, &typeid(int),
+                          heed::untyped(heed::view(numbers))};
+  CHECK(message(shape, heed::mask_matrix(matrix)) == "keep_where is no matrix of bool");
+  matrix.kind = heed::MaskMatrix::Kind::bias;
+  matrix.scalar = nullptr;
+  CHECK(contains(message(shape, heed::mask_matrix(matrix)), "bias has another scalar type"));
 }

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "catch.hpp"
+#include "heed/attention_backward.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "helpers.hpp"
 
@@ -122,6 +123,34 @@ TEMPLATE_TEST_CASE("a run of attention allocates nothing and takes no lock", "",
     CHECK(full.allocations == 0);
     CHECK(full.locks == 0);
   }
+}
+
+TEMPLATE_TEST_CASE("a backward run allocates nothing and takes no lock", "", float, double) {
+  const AttentionShape s{2, 4, 2, 150, 150, 20, 12};
+  const auto in = random_inputs<TestType>(s, 1);
+  const Matrix<TestType> grad_out = random_matrix<TestType>(300, 48, 4);
+  Matrix<TestType> added = Matrix<TestType>::Zero(150, 150);
+  AttentionOptions options = options_for(s, causal() & bias(added));
+  options.sinks = {0.5, 0, 1, -1};
+  const auto forward = scaled_dot_product_attention_with_logsumexp(in.query, in.key, in.value, options);
+  auto tensors =
+      detail::backward_tensors(in.query, in.key, in.value, forward.out, forward.logsumexp, grad_out);
+  Inputs<TestType> grads = in;
+  Matrix<TestType> grad_bias = added;
+  Matrix<TestType> grad_sinks(1, 4);
+  const MatrixView<TestType> biases[] = {mutable_view(grad_bias)};
+  tensors.grad_query = mutable_view(grads.query);
+  tensors.grad_key = mutable_view(grads.key);
+  tensors.grad_value = mutable_view(grads.value);
+  tensors.grad_sinks = mutable_view(grad_sinks);
+  tensors.grad_biases = biases;
+  tensors.num_grad_biases = 1;
+  const AttentionBackwardPlan<TestType> plan(s, options.mask, detail::score_options(options));
+  Workspace workspace(plan.workspace_bytes());
+  plan.check(tensors);
+  const Counted run = count([&] { plan.run(tensors, workspace.data()); });
+  CHECK(run.allocations == 0);
+  CHECK(run.locks == 0);
 }
 
 TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives the layer's bits", "", float,

@@ -23,6 +23,13 @@ struct AttentionProblem {
   const float* value;  // the same
 };
 
+/// The gradients of query, key and value of a loss whose gradient with respect to the attention is grad_out:
+/// forward and backward, as in training.
+struct GradientProblem {
+  AttentionProblem attention;
+  const float* grad_out;  // (batch, heads, query_len, head_dim)
+};
+
 /// a (rows x depth) times b (depth x cols), both row-major.
 struct ProductProblem {
   long rows, depth, cols;
@@ -51,7 +58,8 @@ class Call {
 
   virtual void run() = 0;
 
-  /// What the last run computed: (batch, heads, query_len, head_dim) for attention, rows x columns otherwise.
+  /// What the last run computed: (batch, heads, query_len, head_dim) for attention, the gradients of query,
+  /// key and value one after another, rows x columns otherwise.
   virtual std::vector<float> result() const = 0;
 };
 
@@ -68,6 +76,7 @@ struct Peer {
   std::vector<Way> (*attention)(const AttentionProblem& problem) = nullptr;
   std::vector<Way> (*product)(const ProductProblem& problem) = nullptr;
   std::vector<Way> (*layer)(const LayerProblem& problem) = nullptr;
+  std::vector<Way> (*gradients)(const GradientProblem& problem) = nullptr;
 };
 
 /// Those that were found when this program was built.

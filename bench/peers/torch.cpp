@@ -9,6 +9,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/core/InferenceMode.h>
 #include <dlfcn.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/version.h>
 
 #include <array>
@@ -77,6 +78,51 @@ std::vector<Way> attention(const AttentionProblem& p) {
           {"scaled_dot_product_attention (B,N,H,D)", [p] { return prepare_attention(p, true); }}};
 }
 
+/// Forward and backward by torch's own automatic differentiation.
+class TorchGradients final : public Call {
+ public:
+  TorchGradients(const GradientProblem& p, bool heads_last) : causal_(p.attention.causal) {
+    const AttentionProblem& a = p.attention;
+    set_threads(a.threads);
+    const std::array<std::int64_t, 4> sizes = {a.batch, a.heads, a.query_len, a.head_dim};
+    for (const float* data : {a.query, a.key, a.value}) {
+      at::Tensor t = tensor(data, sizes).clone();
+      if (heads_last) t = t.transpose(1, 2).contiguous().transpose(1, 2);
+      inputs_.push_back(t.requires_grad_());
+    }
+    grad_out_ = tensor(p.grad_out, sizes).clone();
+    if (heads_last) grad_out_ = grad_out_.transpose(1, 2).contiguous().transpose(1, 2);
+  }
+
+  void run() override {
+    const at::Tensor out = at::scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], {}, 0.0,
+                                                            causal_, std::nullopt, false);
+    grads_ = torch::autograd::grad({out}, inputs_, {grad_out_});
+  }
+
+  std::vector<float> result() const override {
+    std::vector<float> all;
+    for (const at::Tensor& grad : grads_) {
+      const at::Tensor own = grad.contiguous();
+      all.insert(all.end(), own.const_data_ptr<float>(), own.const_data_ptr<float>() + own.numel());
+    }
+    return all;
+  }
+
+ private:
+  bool causal_;
+  std::vector<at::Tensor> inputs_;
+  at::Tensor grad_out_;
+  std::vector<at::Tensor> grads_;
+};
+
+std::vector<Way> gradients(const GradientProblem& p) {
+  return {{"scaled_dot_product_attention (B,H,N,D) and autograd::grad",
+           [p] { return std::make_unique<TorchGradients>(p, false); }},
+          {"scaled_dot_product_attention (B,N,H,D) and autograd::grad",
+           [p] { return std::make_unique<TorchGradients>(p, true); }}};
+}
+
 std::vector<Way> product(const ProductProblem& p) {
   return {{"mm", [p] {
              const c10::InferenceMode guard;
@@ -113,7 +159,7 @@ std::vector<Way> layer(const LayerProblem& p) {
 }  // namespace
 
 Peer torch_peer() {
-  return {"torch", TORCH_VERSION, &attention, &product, &layer};
+  return {"torch", TORCH_VERSION, &attention, &product, &layer, &gradients};
 }
 
 }  // namespace heed::bench

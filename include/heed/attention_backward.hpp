@@ -35,10 +35,11 @@ AttentionBackwardTensors<typename Q::Scalar> backward_tensors(const Eigen::Dense
                                                               const Eigen::DenseBase<L>& logsumexp,
                                                               const Eigen::DenseBase<G>& grad_out) {
   static_assert(same_scalar<Q, K, V, O, L, G>, "all matrices need the same scalar type: cast them");
+  const auto inputs = input_tensors(query, key, value);
   AttentionBackwardTensors<typename Q::Scalar> tensors;
-  tensors.query = view(query);
-  tensors.key = view(key);
-  tensors.value = view(value);
+  tensors.query = inputs.query;
+  tensors.key = inputs.key;
+  tensors.value = inputs.value;
   tensors.out = view(out);
   tensors.logsumexp = view(logsumexp);
   tensors.grad_out = view(grad_out);
@@ -79,8 +80,7 @@ AttentionGradients<typename Q::Scalar> scaled_dot_product_attention_backward(
     const AttentionOptions& options = {}) {
   using Scalar = typename Q::Scalar;
   auto tensors = detail::backward_tensors(query, key, value, out, logsumexp, grad_out);
-  const AttentionShape shape = detail::attention_shape(tensors.query, tensors.key, tensors.value, options);
-  check_attention(shape, options.mask, detail::score_options(options), typeid(Scalar));
+  const AttentionShape shape = detail::checked_shape(detail::input_tensors(query, key, value), options);
   AttentionGradients<Scalar> grads;
   grads.query.resize(query.rows(), query.cols());
   grads.key.resize(key.rows(), key.cols());

@@ -85,6 +85,9 @@ class Mask {
   /// Throws ShapeError or ArgumentError unless every part fits these sizes; biases must have the scalar type.
   void check(const MaskSizes& sizes, const std::type_info& scalar) const;
 
+  /// Throws ShapeError if a sequence of kv_len keys is said to have more: check() knows the longest one only.
+  void check_kv_length(Index sequence, Index kv_len) const;
+
   /// How many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.
   Index kv_length(Index sequence, Index kv_len) const noexcept;
 

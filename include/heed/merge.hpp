@@ -17,7 +17,8 @@ namespace heed {
 /// out is rows x (num_heads * value_dim), logsumexp rows x num_heads, as AttentionResult has them. Merging is
 /// commutative, and associative up to rounding. A part that saw nothing (logsumexp -inf) changes no bit. Give
 /// a sink to one of the parts only. Works in place on the calling thread, without memory of its own. Throws
-/// ShapeError, before anything is written, if sizes do not fit.
+/// ShapeError if sizes do not fit, ArgumentError if a matrix that is written overlaps another one, before
+/// anything is written.
 template <class O, class L, class P, class M>
 void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
                      const Eigen::DenseBase<P>& other_out, const Eigen::DenseBase<M>& other_logsumexp) {
@@ -37,6 +38,18 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
     throw_shape_error("out has " + std::to_string(out.rows()) + " rows, logsumexp has " +
                       std::to_string(logsumexp.rows()));
   }
+  const auto require_apart = [](const auto& written, const char* name, const auto& other,
+                                const char* other_name) {
+    if (overlap(view(written), view(other))) {
+      throw_argument_error(std::string(name) + " (" + size_of(view(written)) + ") overlaps " + other_name +
+                           " (" + size_of(view(other)) + ") in memory");
+    }
+  };
+  require_apart(out, "out", other_out, "the other part's out");
+  require_apart(out, "out", other_logsumexp, "the other part's logsumexp");
+  require_apart(out, "out", logsumexp, "logsumexp");
+  require_apart(logsumexp, "logsumexp", other_out, "the other part's out");
+  require_apart(logsumexp, "logsumexp", other_logsumexp, "the other part's logsumexp");
   const Index num_heads = logsumexp.cols();
   if (out.rows() == 0 || (out.cols() == 0 && num_heads == 0)) return;
   const Index value_dim = detail::per_head(out.cols(), num_heads, "out");

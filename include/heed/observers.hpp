@@ -20,8 +20,8 @@
 namespace heed {
 
 /// The k largest weights of every row and the keys that have them, the largest first; among equals the
-/// earlier key first, NaN before all numbers. A row that sees fewer keys is filled with weight 0 and key -1.
-/// Memory: k numbers and k indices for each row.
+/// earlier key first, NaN before all numbers. A row with fewer weights above 0 is filled with weight 0 and
+/// key -1. Memory: k numbers and k indices for each row.
 template <class T>
 class TopWeights final : public WeightsObserver<T> {
  public:
@@ -148,7 +148,10 @@ class WeightsCallback final : public WeightsObserver<T> {
  public:
   explicit WeightsCallback(F f) : f_(std::move(f)) {}
 
-  void prepare(const AttentionShape&) override {}
+  void prepare(const AttentionShape&) override {
+    failed_ = false;
+    thrown_ = nullptr;  // of a run whose exceptions nobody asked for
+  }
   void take(const WeightsTile<T>& tile) noexcept override {
     if (failed_.load(std::memory_order_relaxed)) return;
     try {
@@ -158,7 +161,6 @@ class WeightsCallback final : public WeightsObserver<T> {
     }
   }
   void rethrow() override {
-    failed_ = false;
     if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
   }
 

@@ -166,7 +166,7 @@ class RowScores {
 
   const AttentionShape& shape_;
   const Mask& mask_;
-  const ScoreFunctions<T>& functions_;
+  ScoreFunctions<T> functions_;
   MatrixView<const T> query_;
   MatrixView<const T> key_;
   MaskSizes sizes_;

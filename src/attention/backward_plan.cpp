@@ -2,6 +2,7 @@
 #include <string>
 
 #include "attention/block_mask.hpp"
+#include "attention/check.hpp"
 #include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
 #include "heed/attention_backward_plan.hpp"
@@ -24,6 +25,7 @@ constexpr Index round_up(Index n, Index step) {
 // Where there are fewer groups of heads than threads, the rows and the keys of a head are worked on apart:
 // seven products instead of five, but as many items for each thread.
 constexpr Index kItemsPerThread = 4;
+constexpr Index kMostThreads = 1 << 16;  // more would only be parts that nobody works on
 
 /// Sums of a backward pass, and where they lie in a thread's part of the workspace, in elements.
 template <class T>
@@ -47,6 +49,32 @@ struct Sums {
   }
 };
 
+/// A bias is cut into parts that different threads may sum up: rows, or where all queries share a row, keys.
+template <class T>
+struct BiasParts {
+  Index block_rows;
+  Index step;    // rows or keys of a part
+  Index chunks;  // of a block
+  Index count;
+
+  BiasParts(const AttentionShape& shape, const MaskMatrix& bias) {
+    const auto& kernels = kernels::kernels_of<T>(kernels::table());
+    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+    block_rows = bias.block_rows(sizes);
+    step = a_row_each() ? kernels.backward_rows : kernels.key_tile;
+    chunks = ceil_div(a_row_each() ? block_rows : shape.kv_len, step);
+    count = bias.entries.cols == 0 ? 0 : bias.blocks(sizes) * chunks;
+  }
+
+  bool a_row_each() const { return block_rows > 1; }
+};
+
+/// Throws if the sums of `rows` rows of dim columns, padded, are more than there can be.
+void require_sums(Index rows, Index dim, const char* what) {
+  detail::require_product(rows, dim + Index{64}, what);
+  detail::require_possible(rows * (dim + Index{64}), what);
+}
+
 }  // namespace
 
 template <class T>
@@ -54,26 +82,40 @@ AttentionBackwardPlan<T>::AttentionBackwardPlan(const AttentionShape& shape, con
                                                 const ScoreOptions& options, Index threads)
     : shape_(shape), mask_(mask), options_(options), numbers_(shape, mask, options) {
   if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
+  require_sums(shape.query_len, shape.head_dim, "query_len * head_dim");
+  require_sums(shape.kv_len, shape.head_dim, "kv_len * head_dim");
+  require_sums(shape.kv_len, shape.value_dim, "kv_len * value_dim");
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  const Index groups = std::max<Index>(1, shape.batch_size * shape.num_kv_heads);
+  const Index groups = shape.batch_size * shape.num_kv_heads;
   chunk_keys_ = 0;
   chunk_rows_ = 0;
-  threads_ = std::clamp<Index>(threads, 1, groups);
-  if (groups < threads) {
-    const Index chunks = ceil_div(kItemsPerThread * threads, groups);
-    chunk_keys_ =
-        std::max<Index>(1, ceil_div(ceil_div(shape.kv_len, kernels.key_tile), chunks)) * kernels.key_tile;
-    chunk_rows_ = std::max<Index>(1, ceil_div(ceil_div(shape.query_len, kernels.backward_rows), chunks)) *
-                  kernels.backward_rows;
-    threads_ = threads;
+  Index items = groups;
+  if (groups > 0 && groups < threads) {
+    const Index chunks = ceil_div(kItemsPerThread * std::min(threads, kMostThreads), groups);
+    const auto chunk_of = [&](Index length, Index step) {
+      return std::max<Index>(1, ceil_div(ceil_div(length, step), chunks)) * step;
+    };
+    const Index keys = chunk_of(shape.kv_len, kernels.key_tile);
+    const Index rows = chunk_of(shape.query_len, kernels.backward_rows);
+    if (keys < shape.kv_len || rows < shape.query_len) {
+      chunk_keys_ = keys;
+      chunk_rows_ = rows;
+      items = groups * ceil_div(shape.kv_len, keys) +
+              shape.batch_size * shape.num_heads * ceil_div(shape.query_len, rows);
+    }
   }
+  for (const MaskMatrix& matrix : mask.matrices()) {
+    if (matrix.kind == MaskMatrix::Kind::bias) items += BiasParts<T>(shape, matrix).count;
+  }
+  threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, items));
   kernel_bytes_ = kernels.backward_bytes({shape.query_len, shape.kv_len, shape.head_dim, shape.value_dim,
                                           !mask.matrices().empty(), numbers_.rotary_table != nullptr,
                                           numbers_.softcap > T(0)});
-  const bool whole = chunk_keys_ == 0;
-  const Sums<T> sums(shape, whole ? shape.query_len : std::min(shape.query_len, chunk_rows_),
-                     whole ? shape.kv_len : std::min(shape.kv_len, chunk_keys_));
-  thread_bytes_ = kernel_bytes_ + static_cast<std::size_t>(sums.size) * sizeof(T);
+  const Index sums = chunk_keys_ == 0
+                         ? Sums<T>(shape, shape.query_len, shape.kv_len).size
+                         : std::max(Sums<T>(shape, std::min(shape.query_len, chunk_rows_), 0).size,
+                                    Sums<T>(shape, 0, std::min(shape.kv_len, chunk_keys_)).size);
+  thread_bytes_ = kernel_bytes_ + static_cast<std::size_t>(sums) * sizeof(T);
 }
 
 template <class T>
@@ -117,7 +159,7 @@ struct AttentionBackwardPlan<T>::Run {
         items(shape.batch_size * shape.num_kv_heads * group_items),
         bias_items(0),
         keys_wanted(!t.grad_key.empty() || !t.grad_value.empty()) {
-    for (Index i = 0; i < t.num_grad_biases; ++i) bias_items += bias_chunks(i);
+    for (Index i = 0; i < t.num_grad_biases; ++i) bias_items += bias_parts(i);
   }
 
   /// The i-th bias of the mask.
@@ -128,16 +170,8 @@ struct AttentionBackwardPlan<T>::Run {
     return plan.mask_.matrices().front();  // check() has counted them
   }
 
-  MaskSizes sizes() const { return {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len}; }
-
-  /// A bias is cut into parts that different threads may sum up: rows, or where all queries share a row,
-  /// keys.
-  Index bias_chunks(Index i) const {
-    if (tensors.grad_biases[i].empty()) return 0;
-    const Index block_rows = bias(i).block_rows(sizes());
-    const Index blocks = tensors.grad_biases[i].rows / block_rows;
-    return blocks * (block_rows > 1 ? ceil_div(block_rows, kernels.backward_rows)
-                                    : ceil_div(shape.kv_len, kernels.key_tile));
+  Index bias_parts(Index i) const {
+    return tensors.grad_biases[i].empty() ? 0 : BiasParts<T>(shape, bias(i)).count;
   }
 
   /// One head, all rows and keys of it; no gradients asked for yet.
@@ -183,6 +217,8 @@ struct AttentionBackwardPlan<T>::Run {
   /// of a head's keys.
   void run_keys(Index sequence, Index kv_head, Index first_key, Index last_key, bool with_queries,
                 std::byte* own) const {
+    const bool queries_wanted = with_queries && (!tensors.grad_query.empty() || sink_terms != nullptr);
+    if (!keys_wanted && !queries_wanted) return;
     const Sums<T> at(shape, with_queries ? shape.query_len : 0, last_key - first_key);
     T* const sums = reinterpret_cast<T*>(own + plan.kernel_bytes_);
     std::fill(sums + at.key, sums + at.size, T(0));
@@ -268,18 +304,17 @@ struct AttentionBackwardPlan<T>::Run {
   /// order.
   void run_bias_item(Index item, std::byte* own) const {
     Index i = 0;
-    while (item >= bias_chunks(i)) item -= bias_chunks(i++);
+    while (item >= bias_parts(i)) item -= bias_parts(i++);
     const MaskMatrix& matrix = bias(i);
-    const Index block_rows = matrix.block_rows(sizes());
-    const bool a_row_each = block_rows > 1;
-    const Index step = a_row_each ? kernels.backward_rows : kernels.key_tile;
-    const Index chunks = ceil_div(a_row_each ? block_rows : shape.kv_len, step);
-    const Index first = item % chunks * step;
-    const Index matrix_block = item / chunks;
-    const Index rows = a_row_each ? std::min(step, block_rows - first) : 1;
-    const Index cols = a_row_each ? shape.kv_len : std::min(step, shape.kv_len - first);
-    const MatrixView<T> grad = tensors.grad_biases[i].block(
-        matrix_block * block_rows + (a_row_each ? first : 0), a_row_each ? 0 : first, rows, cols);
+    const BiasParts<T> parts_of(shape, matrix);
+    const bool a_row_each = parts_of.a_row_each();
+    const Index first = item % parts_of.chunks * parts_of.step;
+    const Index matrix_block = item / parts_of.chunks;
+    const Index rows = a_row_each ? std::min(parts_of.step, parts_of.block_rows - first) : 1;
+    const Index cols = a_row_each ? shape.kv_len : std::min(parts_of.step, shape.kv_len - first);
+    const Index first_row = matrix_block * parts_of.block_rows + (a_row_each ? first : 0);
+    const MatrixView<T> grad = tensors.grad_biases[i].block(first_row, a_row_each ? 0 : first, rows, cols);
+    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
     for (Index row = 0; row < rows; ++row) {
       for (Index col = 0; col < cols; ++col) grad(row, col) = T(0);
     }
@@ -287,16 +322,16 @@ struct AttentionBackwardPlan<T>::Run {
     const kernels::ScoreGradientHook<T> hook{&BiasSum::take, &sum};
     for (Index sequence = 0; sequence < shape.batch_size; ++sequence) {
       for (Index head = 0; head < shape.num_heads; ++head) {
-        if (matrix.block_of(sizes(), sequence, head) != matrix_block) continue;
+        if (matrix.block_of(sizes, sequence, head) != matrix_block) continue;
         kernels::MaskPart<T> parts[Mask::most_matrices];
         kernels::BackwardBlock<T> block = head_block(sequence, head, own, parts);
         block.hook = &hook;
         if (a_row_each) {
           block.first_row = first;
-          block.last_row = std::min(block.last_row, first + step);
+          block.last_row = std::min(block.last_row, first + parts_of.step);
         } else {
           block.first_key = first;
-          block.last_key = std::min(block.last_key, first + step);
+          block.last_key = std::min(block.last_key, first + parts_of.step);
         }
         if (block.first_row < block.last_row && block.first_key < block.last_key) kernels.backward(block);
       }

@@ -104,6 +104,8 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
     }
   }
   mask.check({shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len}, scalar);
+  for (Index b = 0; !shape.kv_starts.empty() && b < shape.batch_size; ++b)
+    mask.check_kv_length(b, shape.kv_len_of(b));
   if (shape.query_starts.empty() && shape.kv_starts.empty()) {
     (void)mask.query_offset(shape.query_len, shape.kv_len);
   } else {

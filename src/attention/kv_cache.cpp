@@ -296,6 +296,8 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
       std::all_of(lengths.begin(), lengths.end(), [&](Index length) { return length == shape.kv_len; });
   if (!alike) options.mask = options.mask & kv_lengths(lengths);
   if (!options.mask.has_position()) options.mask = options.mask & bottom_right();
+  if (kept.ring)
+    check_attention(shape, options.mask, {}, typeid(T));  // the loop relies on lengths and positions
   for (Index b = 0; kept.ring && b < kept.batch_size; ++b) {
     const Index length = lengths[static_cast<std::size_t>(b)];
     if (length <= kept.capacity) continue;

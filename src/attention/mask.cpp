@@ -42,8 +42,12 @@ void require_for_each(std::size_t count, const char* what, Index wanted, const c
 }
 
 void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, const std::type_info& scalar) {
-  if (matrix.kind == MaskMatrix::Kind::bias && *matrix.scalar != scalar)
-    throw_argument_error("bias has another scalar type than query, key and value; cast it first");
+  const bool is_bias = matrix.kind == MaskMatrix::Kind::bias;
+  if (matrix.scalar == nullptr || *matrix.scalar != (is_bias ? scalar : typeid(bool))) {
+    throw_argument_error(
+        is_bias ? std::string("bias has another scalar type than query, key and value; cast it first")
+                : std::string(name_of(matrix.kind)) + " is no matrix of bool");
+  }
   const Index blocks = matrix.blocks(sizes);
   const UntypedView& m = matrix.entries;
   if (m.cols != sizes.kv_len || (m.rows != blocks * sizes.query_len && m.rows != blocks)) {
@@ -187,14 +191,17 @@ void Mask::check(const MaskSizes& sizes, const std::type_info& scalar) const {
   if (position_ && position_->anchor == Anchor::number_each)
     require_for_each(position_->offsets.size(), "query_offsets", sizes.batch_size, "sequences");
   if (!kv_lengths_.empty()) require_for_each(kv_lengths_.size(), "kv_lengths", sizes.batch_size, "sequences");
-  for (std::size_t b = 0; b < kv_lengths_.size(); ++b) {
-    if (kv_lengths_[b] < 0 || kv_lengths_[b] > sizes.kv_len) {
-      throw_shape_error("kv_lengths has " + std::to_string(kv_lengths_[b]) + " for sequence " +
-                        std::to_string(b) + ", which has " + detail::count_of(sizes.kv_len, "key"));
-    }
-  }
+  for (Index b = 0; b < static_cast<Index>(kv_lengths_.size()); ++b) check_kv_length(b, sizes.kv_len);
   if (!slopes_.empty()) require_for_each(slopes_.size(), "alibi", sizes.num_heads, "heads");
   for (const MaskMatrix& matrix : matrices_) check_matrix(matrix, sizes, scalar);
+}
+
+void Mask::check_kv_length(Index sequence, Index kv_len) const {
+  if (kv_lengths_.empty()) return;
+  const Index length = kv_lengths_[static_cast<std::size_t>(sequence)];
+  if (length >= 0 && length <= kv_len) return;
+  throw_shape_error("kv_lengths has " + std::to_string(length) + " for sequence " + std::to_string(sequence) +
+                    ", which has " + detail::count_of(kv_len, "key"));
 }
 
 Index Mask::kv_length(Index sequence, Index kv_len) const noexcept {

@@ -20,8 +20,14 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
   softcap = static_cast<T>(options.softcap);
   if (!std::isfinite(softcap))
     throw_argument_error("softcap is " + std::to_string(options.softcap) + ", beyond the largest float");
-  if (softcap == T(0) && options.softcap > 0)
-    throw_argument_error("softcap is " + std::to_string(options.softcap) + ", below the smallest float");
+  if (options.softcap > 0 && !std::isfinite(T(1) / softcap)) {
+    throw_argument_error("softcap is " + std::to_string(options.softcap) +
+                         ", so small that its reciprocal is beyond the largest float");
+  }
+  for (const double slope : mask.alibi_slopes()) {
+    if (!std::isfinite(static_cast<T>(slope)))
+      throw_argument_error("a slope of alibi is " + std::to_string(slope) + ", beyond the largest float");
+  }
   for (const double sink : options.sinks) {
     if (std::isinf(static_cast<T>(sink)) && !std::isinf(sink))
       throw_argument_error("a sink is " + std::to_string(sink) + ", beyond the largest float");
