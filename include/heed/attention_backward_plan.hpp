@@ -57,9 +57,10 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
                                        untyped(tensors.grad_value),
                                        untyped(tensors.grad_sinks),
                                        {}};
-  if (tensors.num_grad_biases > 0 && tensors.grad_biases == nullptr)
+  if (tensors.num_grad_biases > 0 && tensors.grad_biases == nullptr) {
     throw_argument_error("grad_biases is null, num_grad_biases is " +
                          std::to_string(tensors.num_grad_biases));
+  }
   for (Index i = 0; i < tensors.num_grad_biases; ++i)
     views.grad_biases.push_back(untyped(tensors.grad_biases[i]));
   detail::check_backward_tensors(shape, mask, options, views);
