@@ -278,7 +278,7 @@ TEST_CASE("a large matrix is reduced by blocks to the largest value, and the pic
   REQUIRE(lines.size() == 33);
   CHECK(lines.back().substr(0, 68) == "reduced 4096 x 4096 to 32 x 64, each cell the largest of 128 x 64");
   CHECK(lines[0].find("█") == std::string::npos);
-  CHECK(lines[1].substr(0, 66) == std::string(63, ' ') + "█");  // row 130 is in the second block
+  CHECK(lines[1].substr(0, 66) == std::string(63, ' ').append("█"));  // row 130 is in the second block
   CHECK(flaw_of(picture, 80) == "");
 }
 
