@@ -15,6 +15,13 @@
 
 namespace heed::test {
 
+// Under a sanitizer or an emulator the long double loops take minutes: tests take smaller samples there.
+#if defined(HEED_SANITIZED) || defined(HEED_EMULATED)
+inline constexpr bool kSlowRun = true;
+#else
+inline constexpr bool kSlowRun = false;
+#endif
+
 template <class Scalar>
 Matrix<Scalar> random_matrix(Index rows, Index cols, std::uint64_t seed, double bound = 1.0) {
   Random random(seed);

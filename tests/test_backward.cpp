@@ -12,13 +12,8 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 
-#if defined(HEED_SANITIZED) || defined(HEED_EMULATED)
-constexpr std::uint64_t kProblems = 12;
-constexpr Index kMostWork = 100'000;
-#else
-constexpr std::uint64_t kProblems = 250;
-constexpr Index kMostWork = 500'000;
-#endif
+constexpr std::uint64_t kProblems = kSlowRun ? 12 : 250;
+constexpr Index kMostWork = kSlowRun ? 100'000 : 500'000;
 
 /// A problem with a loss: the sum of the elements of out, each with a factor of its own.
 template <class T, int Order = Eigen::RowMajor>
@@ -36,6 +31,9 @@ struct Loss {
   }
   void run_forward() {
     forward = scaled_dot_product_attention_with_logsumexp(in.query, in.key, in.value, in.options);
+  }
+  AttentionBackwardTensors<T> tensors() const {
+    return detail::backward_tensors(in.query, in.key, in.value, forward.out, forward.logsumexp, grad_out);
   }
   AttentionGradients<T> backward() const {
     return scaled_dot_product_attention_backward(in.query, in.key, in.value, forward, grad_out, in.options);
@@ -68,30 +66,11 @@ bool same_gradients(const AttentionGradients<T>& a, const AttentionGradients<T>&
 template <class T>
 AttentionGradients<T> loops(const Problem& p) {
   const Loss<T> loss(p);
-  AttentionGradients<T> grads;
-  grads.query.resizeLike(loss.in.query);
-  grads.key.resizeLike(loss.in.key);
-  grads.value.resizeLike(loss.in.value);
-  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
-                                          loss.forward.logsumexp, loss.grad_out);
-  tensors.grad_query = mutable_view(grads.query);
-  tensors.grad_key = mutable_view(grads.key);
-  tensors.grad_value = mutable_view(grads.value);
-  if (!p.sinks.empty()) {
-    grads.sinks.resize(1, p.shape.num_heads);
-    tensors.grad_sinks = mutable_view(grads.sinks);
-  }
-  std::vector<MatrixView<T>> views;
-  grads.biases.reserve(loss.in.biases.size());
-  for (const auto& bias : loss.in.biases) {
-    grads.biases.emplace_back(bias.rows(), bias.cols());
-    views.push_back(mutable_view(grads.biases.back()));
-  }
-  tensors.grad_biases = views.data();
-  tensors.num_grad_biases = static_cast<Index>(views.size());
+  AttentionBackwardTensors<T> tensors = loss.tensors();
+  detail::GradientRoom<T> room(loss.in.options, tensors);
   reference::attention_backward(p.shape, loss.in.options.mask, detail::score_options(loss.in.options),
                                 tensors);
-  return grads;
+  return std::move(room.grads);
 }
 
 template <class M>
@@ -312,25 +291,16 @@ TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it"
     CAPTURE(p.to_string());
     const Loss<TestType> loss(p);
     const auto grads = loss.backward();
-    auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
-                                            loss.forward.logsumexp, loss.grad_out);
-    AttentionGradients<TestType> own = grads;
-    own.query.setZero();
-    own.key.setZero();
-    own.value.setZero();
-    own.sinks.setZero();
-    tensors.grad_query = mutable_view(own.query);
-    tensors.grad_key = mutable_view(own.key);
-    tensors.grad_value = mutable_view(own.value);
-    if (!p.sinks.empty()) tensors.grad_sinks = mutable_view(own.sinks);
     for (const Index threads : {1, 5}) {
+      auto tensors = loss.tensors();
+      const detail::GradientRoom<TestType> room(loss.in.options, tensors);
       const AttentionBackwardPlan<TestType> plan(p.shape, loss.in.options.mask,
                                                  detail::score_options(loss.in.options), threads);
       const std::size_t bytes = plan.workspace_bytes();
       Workspace workspace(bytes + Workspace::alignment);
       std::memset(workspace.data(), 0xFF, bytes + Workspace::alignment);  // NaN
       plan.run(tensors, workspace.data());
-      REQUIRE(same_gradients(own, grads));
+      REQUIRE(same_gradients(room.grads, grads));
       const auto* guard = static_cast<const unsigned char*>(workspace.data()) + bytes;
       for (std::size_t i = 0; i < Workspace::alignment; ++i) REQUIRE(guard[i] == 0xFF);
     }
@@ -350,8 +320,7 @@ TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stri
     Matrix<TestType> value = transposed(grads.value);
     query.setZero();
     value.setZero();
-    auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
-                                            loss.forward.logsumexp, loss.grad_out);
+    auto tensors = loss.tensors();
     tensors.grad_query = {query.data(), query.cols(), query.rows(), 1, query.cols()};
     tensors.grad_key = {key.data(), grads.key.rows(), grads.key.cols(), key.cols(), 2};
     tensors.grad_value = {value.data(), value.cols(), value.rows(), 1, value.cols()};
@@ -374,12 +343,11 @@ TEST_CASE("a plan has no more threads than work, and refuses sizes that no memor
                  "query_len * head_dim"));
 }
 
-TEST_CASE("gradients that nobody wants are not computed, the others have the same bits") {
+TEST_CASE("one gradient asked for alone has the bits that it has among all") {
   const Problem p = Draw(4).problem(kMostWork);
   const Loss<float> loss(p);
   const auto grads = loss.backward();
-  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
-                                          loss.forward.logsumexp, loss.grad_out);
+  auto tensors = loss.tensors();
   Matrix<float> value(loss.in.value.rows(), loss.in.value.cols());
   tensors.grad_value = mutable_view(value);
   detail::run_backward(p.shape, loss.in.options, tensors);
@@ -402,8 +370,7 @@ TEST_CASE("sizes that do not fit are named before anything is written") {
   CHECK(contains(message(), "out is 4 x 8"));
 
   loss.run_forward();
-  auto tensors = detail::backward_tensors(loss.in.query, loss.in.key, loss.in.value, loss.forward.out,
-                                          loss.forward.logsumexp, loss.grad_out);
+  auto tensors = loss.tensors();
   Matrix<float> grad(5, 16);
   tensors.grad_query = mutable_view(grad);
   tensors.grad_key = mutable_view(grad);

@@ -11,13 +11,8 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 
-#if defined(HEED_SANITIZED) || defined(HEED_EMULATED)
-constexpr std::uint64_t kProblems = 12;
-constexpr Index kMostWork = 100'000;
-#else
-constexpr std::uint64_t kProblems = 350;
-constexpr Index kMostWork = 1'000'000;
-#endif
+constexpr std::uint64_t kProblems = kSlowRun ? 12 : 350;
+constexpr Index kMostWork = kSlowRun ? 100'000 : 1'000'000;
 constexpr Index kMostWorkWithoutOracle = 20 * kMostWork;
 
 /// The naive loops of reference.hpp in any scalar type.

@@ -3,11 +3,13 @@
 // Gradients of attention on Eigen matrices.
 //
 //   const auto forward = heed::scaled_dot_product_attention_with_logsumexp(query, key, value, options);
-//   const auto grads = heed::scaled_dot_product_attention_backward(query, key, value, forward, grad_out,
-//   options); query -= rate * grads.query;
+//   const auto grads =
+//       heed::scaled_dot_product_attention_backward(query, key, value, forward, grad_out, options);
+//   query -= rate * grads.query;
 //
 // docs/training.md derives them.
 
+#include <utility>
 #include <vector>
 
 #include "heed/attention.hpp"
@@ -46,6 +48,34 @@ AttentionBackwardTensors<typename Q::Scalar> backward_tensors(const Eigen::Dense
   return tensors;
 }
 
+/// Gradients of everything that there is, with room for them, and the tensors' views of it. To be kept in
+/// place while the tensors are used.
+template <class Scalar>
+struct GradientRoom {
+  AttentionGradients<Scalar> grads;
+  std::vector<MatrixView<Scalar>> biases;
+
+  GradientRoom(const AttentionOptions& options, AttentionBackwardTensors<Scalar>& tensors) {
+    const auto like = [](Matrix<Scalar>& grad, Index rows, Index cols) {
+      grad.resize(rows, cols);
+      return mutable_view(grad);
+    };
+    tensors.grad_query = like(grads.query, tensors.query.rows, tensors.query.cols);
+    tensors.grad_key = like(grads.key, tensors.key.rows, tensors.key.cols);
+    tensors.grad_value = like(grads.value, tensors.value.rows, tensors.value.cols);
+    if (!options.sinks.empty()) tensors.grad_sinks = like(grads.sinks, 1, options.num_heads);
+    for (const MaskMatrix& matrix : options.mask.matrices()) {
+      if (matrix.kind == MaskMatrix::Kind::bias)
+        grads.biases.emplace_back(matrix.entries.rows, matrix.entries.cols);
+    }
+    for (Matrix<Scalar>& bias : grads.biases) biases.push_back(mutable_view(bias));
+    tensors.grad_biases = biases.data();
+    tensors.num_grad_biases = static_cast<Index>(biases.size());
+  }
+  GradientRoom(const GradientRoom&) = delete;
+  GradientRoom& operator=(const GradientRoom&) = delete;
+};
+
 /// Checks everything, then runs the engine or, for scalars without kernels, the reference loops.
 template <class Scalar>
 void run_backward(const AttentionShape& shape, const AttentionOptions& options,
@@ -81,27 +111,9 @@ AttentionGradients<typename Q::Scalar> scaled_dot_product_attention_backward(
   using Scalar = typename Q::Scalar;
   auto tensors = detail::backward_tensors(query, key, value, out, logsumexp, grad_out);
   const AttentionShape shape = detail::checked_shape(detail::input_tensors(query, key, value), options);
-  AttentionGradients<Scalar> grads;
-  grads.query.resize(query.rows(), query.cols());
-  grads.key.resize(key.rows(), key.cols());
-  grads.value.resize(value.rows(), value.cols());
-  tensors.grad_query = mutable_view(grads.query);
-  tensors.grad_key = mutable_view(grads.key);
-  tensors.grad_value = mutable_view(grads.value);
-  if (!options.sinks.empty()) {
-    grads.sinks.resize(1, shape.num_heads);
-    tensors.grad_sinks = mutable_view(grads.sinks);
-  }
-  std::vector<MatrixView<Scalar>> biases;
-  for (const MaskMatrix& matrix : options.mask.matrices()) {
-    if (matrix.kind == MaskMatrix::Kind::bias)
-      grads.biases.emplace_back(matrix.entries.rows, matrix.entries.cols);
-  }
-  for (Matrix<Scalar>& bias : grads.biases) biases.push_back(mutable_view(bias));
-  tensors.grad_biases = biases.data();
-  tensors.num_grad_biases = static_cast<Index>(biases.size());
+  detail::GradientRoom<Scalar> room(options, tensors);
   detail::run_backward(shape, options, tensors);
-  return grads;
+  return std::move(room.grads);
 }
 
 /// The same from the forward call's result, which holds out and logsumexp.

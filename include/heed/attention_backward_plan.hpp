@@ -42,7 +42,8 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
 
 }  // namespace detail
 
-/// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
+/// Throws ShapeError for a view of the wrong size or a wrong number of biases, ArgumentError if one that is
+/// written overlaps another one, or the gradient of sinks is wanted and there are none.
 template <class T>
 void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                             const AttentionBackwardTensors<T>& tensors) {
@@ -88,7 +89,9 @@ class AttentionBackwardPlan {
       "scalars");
 
  public:
-  /// As for AttentionPlan.
+  /// As for AttentionPlan, but for functions of the caller, which have no gradients here. Throws as
+  /// check_attention does, ArgumentError if threads < 1, ShapeError if the sums of a head are more than any
+  /// memory holds.
   explicit AttentionBackwardPlan(const AttentionShape& shape, const Mask& mask = {},
                                  const ScoreOptions& options = {}, Index threads = 1);
 

@@ -44,6 +44,9 @@ struct AttentionShape {
   Index query_rows() const noexcept { return query_start(batch_size); }
   Index kv_rows() const noexcept { return kv_start(batch_size); }
 
+  /// What a mask is made to fit.
+  MaskSizes mask_sizes() const noexcept { return {batch_size, num_heads, query_len, kv_len}; }
+
   /// Row of a query in a matrix that has one for each head and query: sequence by sequence, within it head by
   /// head, as weights are stacked.
   Index stacked_row(Index sequence, Index head, Index query) const noexcept {

@@ -48,7 +48,7 @@ void attention_backward(const AttentionShape& shape, const Mask& mask, const Sco
                         const AttentionBackwardTensors<T>& tensors) {
   using std::exp;
   const T infinity = std::numeric_limits<T>::infinity();
-  const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+  const MaskSizes sizes = shape.mask_sizes();
   const Index d = shape.head_dim;
   const Index dv = shape.value_dim;
   RowScores<T> scores(shape, mask, options, tensors.query, tensors.key);

@@ -67,7 +67,7 @@ class RowScores {
         functions_(functions),
         query_(query),
         key_(key),
-        sizes_{shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len},
+        sizes_(shape.mask_sizes()),
         scores_(static_cast<std::size_t>(shape.kv_len)),
         capped_(static_cast<std::size_t>(shape.kv_len)),
         visible_(std::make_unique<bool[]>(static_cast<std::size_t>(shape.kv_len))) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "attention/block_mask.hpp"
+#include "attention/ceil_div.hpp"
 #include "attention/check.hpp"
 #include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
@@ -14,17 +15,10 @@ namespace heed {
 
 namespace {
 
-constexpr Index ceil_div(Index n, Index step) {
-  return (n + step - 1) / step;
-}
-
 constexpr Index round_up(Index n, Index step) {
   return ceil_div(n, step) * step;
 }
 
-// Where there are fewer groups of heads than threads, the rows and the keys of a head are worked on apart:
-// seven products instead of five, but as many items for each thread.
-constexpr Index kItemsPerThread = 4;
 constexpr Index kMostThreads = 1 << 16;  // more would only be parts that nobody works on
 
 /// Sums of a backward pass, and where they lie in a thread's part of the workspace, in elements.
@@ -59,7 +53,7 @@ struct BiasParts {
 
   BiasParts(const AttentionShape& shape, const MaskMatrix& bias) {
     const auto& kernels = kernels::kernels_of<T>(kernels::table());
-    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+    const MaskSizes sizes = shape.mask_sizes();
     block_rows = bias.block_rows(sizes);
     step = a_row_each() ? kernels.backward_rows : kernels.key_tile;
     chunks = ceil_div(a_row_each() ? block_rows : shape.kv_len, step);
@@ -90,8 +84,10 @@ AttentionBackwardPlan<T>::AttentionBackwardPlan(const AttentionShape& shape, con
   chunk_keys_ = 0;
   chunk_rows_ = 0;
   Index items = groups;
+  // Fewer groups of heads than threads: the rows and the keys of a head are worked on apart, which takes
+  // seven products instead of five, but leaves nobody without work.
   if (groups > 0 && groups < threads) {
-    const Index chunks = ceil_div(kItemsPerThread * std::min(threads, kMostThreads), groups);
+    const Index chunks = ceil_div(detail::kItemsPerThread * std::min(threads, kMostThreads), groups);
     const auto chunk_of = [&](Index length, Index step) {
       return std::max<Index>(1, ceil_div(ceil_div(length, step), chunks)) * step;
     };
@@ -174,6 +170,10 @@ struct AttentionBackwardPlan<T>::Run {
     return tensors.grad_biases[i].empty() ? 0 : BiasParts<T>(shape, bias(i)).count;
   }
 
+  T* sink_terms_of(Index sequence, Index head) const {
+    return sink_terms == nullptr ? nullptr : sink_terms + shape.stacked_row(sequence, head, 0);
+  }
+
   /// One head, all rows and keys of it; no gradients asked for yet.
   kernels::BackwardBlock<T> head_block(Index sequence, Index head, std::byte* own,
                                        kernels::MaskPart<T>* parts) const {
@@ -237,8 +237,7 @@ struct AttentionBackwardPlan<T>::Run {
       if (with_queries) {
         std::fill(sums + at.query, sums + at.key, T(0));
         if (!tensors.grad_query.empty()) block.grad_query = sums + at.query;
-        block.sink_terms =
-            sink_terms == nullptr ? nullptr : sink_terms + shape.stacked_row(sequence, head, 0);
+        block.sink_terms = sink_terms_of(sequence, head);
       }
       kernels.backward(block);
       key_rotation = block.forward.key_rotation;
@@ -269,7 +268,7 @@ struct AttentionBackwardPlan<T>::Run {
     block.first_row = first_row;
     block.last_row = last_row;
     if (!tensors.grad_query.empty()) block.grad_query = sums;
-    block.sink_terms = sink_terms == nullptr ? nullptr : sink_terms + shape.stacked_row(sequence, head, 0);
+    block.sink_terms = sink_terms_of(sequence, head);
     kernels.backward(block);
     finish_queries(block, sequence, head);
   }
@@ -314,7 +313,7 @@ struct AttentionBackwardPlan<T>::Run {
     const Index cols = a_row_each ? shape.kv_len : std::min(parts_of.step, shape.kv_len - first);
     const Index first_row = matrix_block * parts_of.block_rows + (a_row_each ? first : 0);
     const MatrixView<T> grad = tensors.grad_biases[i].block(first_row, a_row_each ? 0 : first, rows, cols);
-    const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+    const MaskSizes sizes = shape.mask_sizes();
     for (Index row = 0; row < rows; ++row) {
       for (Index col = 0; col < cols; ++col) grad(row, col) = T(0);
     }
@@ -361,7 +360,7 @@ struct AttentionBackwardPlan<T>::Run {
     for (Index head = 0; head < shape.num_heads; ++head) {
       double sum = 0;
       for (Index sequence = 0; sequence < shape.batch_size; ++sequence) {
-        const T* const terms = sink_terms + shape.stacked_row(sequence, head, 0);
+        const T* const terms = sink_terms_of(sequence, head);
         for (Index i = 0; i < shape.query_len_of(sequence); ++i) sum += static_cast<double>(terms[i]);
       }
       tensors.grad_sinks(0, head) = static_cast<T>(sum);

@@ -34,7 +34,7 @@ template <class T>
 kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const AttentionShape& shape, Index sequence,
                                Index head, Index query) {
   const UntypedView& entries = matrix.entries;
-  const MaskSizes sizes = {shape.batch_size, shape.num_heads, shape.query_len, shape.kv_len};
+  const MaskSizes sizes = shape.mask_sizes();
   const Index block_rows = matrix.block_rows(sizes);
   const bool a_row_each = block_rows > 1;
   const Index row = matrix.block_of(sizes, sequence, head) * block_rows + (a_row_each ? query : 0);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "attention/ceil_div.hpp"
+#include "attention/shared_items.hpp"
 #include "heed/attention_plan.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
@@ -47,18 +49,16 @@ template <class T>
 Blocks equal_blocks(const AttentionShape& shape, Index threads, const kernels::Kernels<T>& kernels) {
   const Groups groups = groups_of(shape);
   const Index group_rows = shape.query_len * groups.heads;
-  const auto blocks_of = [&](Index rows) { return (group_rows + rows - 1) / rows; };
+  const auto blocks_of = [&](Index rows) { return ceil_div(group_rows, rows); };
   const Index all_groups = std::max<Index>(1, shape.batch_size * groups.count);
   Index blocks = blocks_of(kernels.query_block / kernels.tile_rows * kernels.tile_rows);
   if (threads > 1) {
-    constexpr Index blocks_per_thread = 4;
     const Index fewest_rows = shape.query_len == 1 ? kernels.tile_rows : 48;
-    const Index wanted_blocks =
-        (blocks_per_thread * std::min(threads, group_rows) + all_groups - 1) / all_groups;
+    const Index wanted_blocks = ceil_div(kItemsPerThread * std::min(threads, group_rows), all_groups);
     blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(fewest_rows)));
   }
   if (blocks == 0) return {0, 0};
-  const Index tiles = (group_rows + blocks * kernels.tile_rows - 1) / (blocks * kernels.tile_rows);
+  const Index tiles = ceil_div(group_rows, blocks * kernels.tile_rows);
   const Index rows = std::min(tiles * kernels.tile_rows, group_rows);
   return {rows, blocks_of(rows)};
 }

@@ -1,6 +1,7 @@
 // With which matrices the gradients of an attention may be asked for.
 
 #include <string>
+#include <vector>
 
 #include "attention/check.hpp"
 #include "heed/attention_backward_plan.hpp"
@@ -24,14 +25,10 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
                             const UntypedBackwardTensors& tensors) {
   // out and logsumexp are read here and may lie anywhere: what the forward check says of their places is for
   // those that are written.
-  UntypedAttentionTensors forward{tensors.query, tensors.key, tensors.value,
-                                  tensors.out,   {},          tensors.logsumexp};
-  check_sizes(shape, forward);
-  if (!wanted(tensors.logsumexp)) {
-    require_size(tensors.logsumexp, "logsumexp", shape.query_rows(), shape.num_heads, [&] {
-      return count_of(shape.query_rows(), "query row") + " and " + count_of(shape.num_heads, "head");
-    });
-  }
+  check_sizes(shape, {tensors.query, tensors.key, tensors.value, tensors.out, {}, {}});
+  require_size(tensors.logsumexp, "logsumexp", shape.query_rows(), shape.num_heads, [&] {
+    return count_of(shape.query_rows(), "query row") + " and " + count_of(shape.num_heads, "head");
+  });
   require_like(tensors.grad_out, "grad_out", tensors.out, "out", false);
   require_like(tensors.grad_query, "grad_query", tensors.query, "query", true);
   require_like(tensors.grad_key, "grad_key", tensors.key, "key", true);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "attention/ceil_div.hpp"
 #include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
 #include "heed/product_plan.hpp"
@@ -9,10 +10,6 @@
 namespace heed {
 
 namespace {
-
-Index ceil_div(Index n, Index step) {
-  return (n + step - 1) / step;
-}
 
 /// How a product is cut into tasks: blocks of rows by ranges of columns. An element's bits do not depend on
 /// it.
@@ -30,7 +27,6 @@ constexpr Index kFewestCols = 256;
 constexpr Index kFewestRows = 48;
 // Under this many multiplications (about 20 us) a second thread would not earn its call.
 constexpr double kWorthSharing = 1e6;
-constexpr Index kTasksPerThread = 4;
 
 template <class T>
 Split split_of(Index rows, Index depth, Index cols, Index threads) {
@@ -41,7 +37,7 @@ Split split_of(Index rows, Index depth, Index cols, Index threads) {
   split.col_ranges = 1;
   const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(cols);
   if (threads > 1 && work >= kWorthSharing) {
-    const Index wanted = kTasksPerThread * threads;
+    const Index wanted = detail::kItemsPerThread * threads;
     split.col_ranges = std::clamp<Index>(ceil_div(wanted, split.row_blocks), 1, ceil_div(cols, kFewestCols));
     split.row_blocks =
         std::max(split.row_blocks, std::min(ceil_div(wanted, split.col_ranges), ceil_div(rows, kFewestRows)));

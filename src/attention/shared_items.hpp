@@ -10,6 +10,10 @@
 
 namespace heed::detail {
 
+// Work is cut into so many items for each thread, if it is large enough: who comes late or is slow does
+// fewer.
+inline constexpr Index kItemsPerThread = 4;
+
 /// Ranges of neighbouring items, one for each thread at best. A thread draws from its own, one item after
 /// another, and when that is used up from those of the others: a slow thread does less, and one that never
 /// comes does nothing.

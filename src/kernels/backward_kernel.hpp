@@ -207,7 +207,8 @@ struct BackwardPass {
   void run_tile(Index first_row, Index r, Index rows, Index first_key, KeyRange range, KeyRange all) {
     T* const weights = memory(layout.weights) + r * kScoreStride<T>;
     T* const score_grads = memory(layout.score_grads) + r * kScoreStride<T>;
-    T* const capped = block.softcap > T(0) ? memory(layout.capped) : nullptr;
+    // A bias was added behind the softcap.
+    T* const capped = block.softcap > T(0) && grads.hook == nullptr ? memory(layout.capped) : nullptr;
     pass.scores = weights;
     pass.compute_scores(first_row + r, rows, first_key, range, capped);
     // grad_P = grad_out * value^T
@@ -221,8 +222,7 @@ struct BackwardPass {
       if (!own.empty()) {
         const T shift = shift_of(grads.logsumexp.data[row * grads.logsumexp.row_stride]);
         differentiate<T>(block, own, pass.visible_keys(i), pass.plain ? block.scale : T(1), shift, delta[row],
-                         grads.hook == nullptr && capped != nullptr ? capped + at : nullptr, weights + at,
-                         score_grads + at);
+                         capped != nullptr ? capped + at : nullptr, weights + at, score_grads + at);
         sees[row] = true;
       }
       clear_outside<T>(weights + at, own, all.begin, all.end);
