@@ -17,5 +17,8 @@ void throw_file_error(const std::string& message) {
 void throw_text_error(const std::string& message) {
   throw TextError(message);
 }
+void throw_training_error(const std::string& message) {
+  throw TrainingError(message);
+}
 
 }  // namespace heed

@@ -34,6 +34,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/token.hpp"
+
 namespace heed {
 
 namespace text {
@@ -41,9 +43,6 @@ struct BpeTables;
 }
 
 using Index = std::ptrdiff_t;
-
-/// A token's number: 0 .. vocab_size() - 1.
-using TokenId = std::int32_t;
 
 /// One learned step: the two neighbours `pair` become the one symbol `new_token`, their texts joined.
 struct BpeMerge {

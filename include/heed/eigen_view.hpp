@@ -15,6 +15,10 @@ namespace heed {
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
+/// One number for each column: a bias, or the weights of a normalisation.
+template <class Scalar>
+using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic, Eigen::RowMajor>;
+
 /// The view of any Eigen expression that has memory: a matrix of either storage order, Block, Map, Ref, with
 /// any strides. An expression without memory, such as a product, is a compile error: call .eval() on it.
 template <class Derived>

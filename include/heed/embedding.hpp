@@ -43,13 +43,7 @@ class TokenEmbedding {
   /// in the table.
   template <std::integral Id>
   Matrix<Scalar> forward(std::span<const Id> ids) const {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (std::cmp_less(ids[i], 0) || std::cmp_greater_equal(ids[i], table.rows())) {
-        throw_range_error("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
-                          " is not in the embedding table, which has " + std::to_string(table.rows()) +
-                          " rows");
-      }
-    }
+    check(ids);
     Matrix<Scalar> rows(static_cast<Index>(ids.size()), table.cols());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       rows.row(static_cast<Index>(i)) = table.row(static_cast<Index>(ids[i]));
@@ -67,6 +61,49 @@ class TokenEmbedding {
   template <std::integral Id>
   Matrix<Scalar> forward(std::initializer_list<Id> ids) const {
     return forward(std::span<const Id>(ids.begin(), ids.size()));
+  }
+
+  /// Throws RangeError, naming the id and its place, if one is not in the table.
+  template <std::integral Id>
+  void check(std::span<const Id> ids) const {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (std::cmp_less(ids[i], 0) || std::cmp_greater_equal(ids[i], table.rows())) {
+        throw_range_error("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
+                          " is not in the embedding table, which has " + std::to_string(table.rows()) +
+                          " rows");
+      }
+    }
+  }
+
+  /// Adds row i of grad_out to row ids[i] of gradients.table, one after another. Throws RangeError or
+  /// ShapeError before anything is written.
+  template <std::integral Id, class G>
+  void backward(std::span<const Id> ids, const Eigen::DenseBase<G>& grad_out,
+                TokenEmbedding& gradients) const {
+    check(ids);
+    if (grad_out.rows() != static_cast<Index>(ids.size()) || grad_out.cols() != table.cols() ||
+        gradients.table.rows() != table.rows() || gradients.table.cols() != table.cols()) {
+      throw_shape_error("grad_out is " + size_of(view(grad_out)) + ", gradients.table is " +
+                        size_of(view(gradients.table)) + ", " + std::to_string(ids.size()) +
+                        " ids of a table of " + size_of(view(table)) + " need others");
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      gradients.table.row(static_cast<Index>(ids[i])) += grad_out.row(static_cast<Index>(i));
+  }
+
+  template <class Container, class G>
+  requires std::integral<typename Container::value_type>
+  void backward(const Container& ids, const Eigen::DenseBase<G>& grad_out, TokenEmbedding& gradients) const {
+    backward(std::span<const typename Container::value_type>(ids), grad_out, gradients);
+  }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    f(prefix + "table", table);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    f(prefix + "table", table);
   }
 };
 

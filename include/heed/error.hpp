@@ -38,11 +38,17 @@ class TextError : public Error {
   using Error::Error;
 };
 
+/// A training that has left the numbers: a loss or a gradient that is NaN or infinite.
+class TrainingError : public Error {
+  using Error::Error;
+};
+
 // The throwing halves are compiled once and kept out of the callers' hot code.
 [[noreturn]] void throw_shape_error(const std::string& message);
 [[noreturn]] void throw_argument_error(const std::string& message);
 [[noreturn]] void throw_range_error(const std::string& message);
 [[noreturn]] void throw_file_error(const std::string& message);
 [[noreturn]] void throw_text_error(const std::string& message);
+[[noreturn]] void throw_training_error(const std::string& message);
 
 }  // namespace heed

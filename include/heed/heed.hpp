@@ -29,6 +29,17 @@
 #include "heed/multi_head_attention_plan.hpp"
 #include "heed/multi_head_attention.hpp"
 
+#include "heed/parameters.hpp"
+#include "heed/linear.hpp"
+#include "heed/norm.hpp"
+#include "heed/activation.hpp"
+#include "heed/feed_forward.hpp"
+#include "heed/dropout.hpp"
+#include "heed/loss.hpp"
+#include "heed/optimizer.hpp"
+#include "heed/gpt.hpp"
+#include "heed/gpt_trainer.hpp"
+
 #include "heed/probe.hpp"
 
 #include "heed/heat_map.hpp"

@@ -130,16 +130,6 @@ LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   return shape;
 }
 
-/// reference::matrix_product, with the same vector added to each row.
-template <class Scalar>
-void naive_product(const MatrixView<const Scalar>& a, const MatrixView<const Scalar>& b,
-                   const MatrixView<const Scalar>& bias, const MatrixView<Scalar>& out) {
-  reference::matrix_product(a, b, out);
-  for (Index i = 0; !bias.empty() && i < out.rows; ++i) {
-    for (Index j = 0; j < out.cols; ++j) out(i, j) += bias(0, j);
-  }
-}
-
 /// Scalars without kernels: the same steps with the loops of reference.hpp.
 template <class Scalar>
 void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
@@ -153,9 +143,9 @@ void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
   Matrix<Scalar> key(key_input.rows, tensors.w_k.cols);
   Matrix<Scalar> value(value_input.rows, tensors.w_v.cols);
   Matrix<Scalar> heads(tensors.x.rows, tensors.w_o.rows);
-  naive_product(tensors.x, tensors.w_q, tensors.b_q, mutable_view(query));
-  naive_product(key_input, tensors.w_k, tensors.b_k, mutable_view(key));
-  naive_product(value_input, tensors.w_v, tensors.b_v, mutable_view(value));
+  multiply<Scalar>(tensors.x, {tensors.w_q, mutable_view(query), tensors.b_q});
+  multiply<Scalar>(key_input, {tensors.w_k, mutable_view(key), tensors.b_k});
+  multiply<Scalar>(value_input, {tensors.w_v, mutable_view(value), tensors.b_v});
   AttentionTensors<Scalar> parts;
   parts.query = view(query);
   parts.key = view(key);
@@ -163,7 +153,7 @@ void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
   parts.out = tensors.heads.data != nullptr ? tensors.heads : mutable_view(heads);
   parts.weights = tensors.weights;
   reference::attention(attention, options.mask, options.score, parts);
-  naive_product(MatrixView<const Scalar>(parts.out), tensors.w_o, tensors.b_o, tensors.out);
+  multiply<Scalar>(parts.out, {tensors.w_o, tensors.out, tensors.b_o});
 }
 
 inline Index threads_of(const Executor* executor) {

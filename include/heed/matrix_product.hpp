@@ -15,18 +15,30 @@ namespace heed {
 template <class Scalar>
 inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>;
 
-/// out = a * b on views that fit: a is m x k, b is k x n, out is m x n and overlaps neither. Takes its
-/// scratch memory from a CallWorkspace.
+/// The product of term.b with a, on views that fit: a is m x k, term.b is k x n, term.out is m x n and
+/// overlaps neither. Takes its scratch memory from a CallWorkspace.
+template <class Scalar>
+void multiply(MatrixView<const Scalar> a, const ProductTerm<Scalar>& term, Executor* executor = nullptr) {
+  if constexpr (has_kernels<Scalar>) {
+    const Index threads = executor != nullptr ? executor->concurrency() : 1;
+    CallWorkspace workspace(product_workspace_bytes<Scalar>(a.rows, term.b.rows, term.b.cols, threads));
+    run_products(a, &term, 1, workspace.data(), threads, executor);
+  } else {
+    for (Index i = 0; i < a.rows; ++i) {
+      for (Index j = 0; j < term.b.cols; ++j) {
+        Scalar sum = term.accumulate ? term.out(i, j) : term.bias.empty() ? Scalar(0) : term.bias(0, j);
+        for (Index k = 0; k < a.cols; ++k) sum += a(i, k) * term.b(k, j);
+        term.out(i, j) = sum;
+      }
+    }
+  }
+}
+
+/// out = a * b
 template <class Scalar>
 void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out,
               Executor* executor = nullptr) {
-  if constexpr (has_kernels<Scalar>) {
-    const Index threads = executor != nullptr ? executor->concurrency() : 1;
-    CallWorkspace workspace(product_workspace_bytes<Scalar>(a.rows, b.rows, b.cols, threads));
-    run_product(a, b, out, workspace.data(), threads, executor);
-  } else {
-    reference::matrix_product(a, b, out);
-  }
+  multiply<Scalar>(a, ProductTerm<Scalar>{b, out}, executor);
 }
 
 /// a (m x k) times b (k x n), both any Eigen expression with memory. Unlike Eigen's own product, an element's

@@ -82,7 +82,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 template <class Scalar>
 class MultiHeadAttention {
  public:
-  using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic>;
+  using RowVector = heed::RowVector<Scalar>;
 
   Matrix<Scalar> w_q;  // d_model x (num_heads * head_dim)
   Matrix<Scalar> w_k;  // key_input_dim x (num_kv_heads * head_dim)
@@ -161,6 +161,24 @@ class MultiHeadAttention {
                         ", it must be a positive multiple of num_kv_heads, which is " +
                         std::to_string(num_kv_heads_));
     }
+  }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+  /// The weights as views; b_... are empty where there are none.
+  detail::ProjectionWeights<Scalar> projections() const {
+    const auto unless_empty = [](const RowVector& b) {
+      return b.size() > 0 ? view(b) : MatrixView<const Scalar>{};
+    };
+    return {view(w_q),         view(w_k),         view(w_v),         view(w_o),
+            unless_empty(b_q), unless_empty(b_k), unless_empty(b_v), unless_empty(b_o)};
   }
 
   Index num_heads() const noexcept { return num_heads_; }
@@ -274,12 +292,16 @@ class MultiHeadAttention {
     return result;
   }
 
-  detail::ProjectionWeights<Scalar> projections() const {
-    const auto unless_empty = [](const RowVector& b) {
-      return b.size() > 0 ? view(b) : MatrixView<const Scalar>{};
-    };
-    return {view(w_q),         view(w_k),         view(w_v),         view(w_o),
-            unless_empty(b_q), unless_empty(b_k), unless_empty(b_v), unless_empty(b_o)};
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    f(prefix + "w_q", self.w_q);
+    f(prefix + "w_k", self.w_k);
+    f(prefix + "w_v", self.w_v);
+    f(prefix + "w_o", self.w_o);
+    if (self.b_q.size() > 0) f(prefix + "b_q", self.b_q);
+    if (self.b_k.size() > 0) f(prefix + "b_k", self.b_k);
+    if (self.b_v.size() > 0) f(prefix + "b_v", self.b_v);
+    if (self.b_o.size() > 0) f(prefix + "b_o", self.b_o);
   }
 
   Index num_heads_;

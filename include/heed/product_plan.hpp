@@ -14,6 +14,7 @@ struct ProductTerm {
   MatrixView<const T> b;          ///< depth x cols
   MatrixView<T> out;              ///< rows x cols
   MatrixView<const T> bias = {};  ///< 1 x cols, or left empty: none
+  bool accumulate = false;        ///< out += a * b, without a bias
 };
 
 /// Scratch memory of run_product for a (rows x depth) times (depth x cols) product with `threads` tasks under

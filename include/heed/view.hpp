@@ -32,6 +32,8 @@ struct MatrixView {
     return {start, num_rows, num_cols, row_stride, col_stride};
   }
 
+  MatrixView transposed() const { return {data, cols, rows, col_stride, row_stride}; }
+
   operator MatrixView<const T>() const { return {data, rows, cols, row_stride, col_stride}; }
 };
 

@@ -4,10 +4,10 @@
 #include "attention/block_mask.hpp"
 #include "attention/ceil_div.hpp"
 #include "attention/check.hpp"
-#include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
 #include "heed/attention_backward_plan.hpp"
 #include "heed/error.hpp"
+#include "heed/shared_items.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
 

@@ -6,8 +6,8 @@
 #include <cstddef>
 
 #include "attention/ceil_div.hpp"
-#include "attention/shared_items.hpp"
 #include "heed/attention_plan.hpp"
+#include "heed/shared_items.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
 

@@ -6,9 +6,9 @@
 #include "attention/block_mask.hpp"
 #include "attention/blocks.hpp"
 #include "attention/observed_block.hpp"
-#include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
 #include "heed/attention_plan.hpp"
+#include "heed/shared_items.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "attention/ceil_div.hpp"
-#include "attention/shared_items.hpp"
 #include "attention/strided.hpp"
 #include "heed/product_plan.hpp"
+#include "heed/shared_items.hpp"
 #include "heed/workspace.hpp"
 #include "kernels/kernels.hpp"
 
@@ -82,7 +82,8 @@ struct Products {
       parts[block.num_parts++] = {
           strided(term.b.block(0, first_col, term.b.rows, cols)),
           strided(term.out.block(first_row, first_col, rows, cols)), cols,
-          term.bias.empty() ? kernels::Strided<const T>{} : strided(term.bias.block(0, first_col, 1, cols))};
+          term.bias.empty() ? kernels::Strided<const T>{} : strided(term.bias.block(0, first_col, 1, cols)),
+          term.accumulate};
       left -= cols;
       first_col = 0;
     }

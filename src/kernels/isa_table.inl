@@ -1,14 +1,39 @@
 // The table of one instruction set. Included by one file per instruction set, which defines
 //   HEED_KERNEL_NAMESPACE  baseline, avx2, ...
 //   HEED_KERNEL_ISA        the same as a string
+#include "kernels/activation_kernel.hpp"
 #include "kernels/attention_kernel.hpp"
 #include "kernels/backward_kernel.hpp"
 #include "kernels/cache_kernel.hpp"
 #include "kernels/exp.hpp"
+#include "kernels/norm_kernel.hpp"
+#include "kernels/optimizer_kernel.hpp"
 #include "kernels/product_kernel.hpp"
+#include "kernels/row_kernel.hpp"
 
 namespace heed::kernels {
 namespace HEED_KERNEL_NAMESPACE {
+
+template <class T>
+constexpr LayerKernels<T> make_layer_kernels() {
+  LayerKernels<T> kernels;
+  kernels.norm = &norm<T>;
+  kernels.norm_backward = &norm_backward<T>;
+  kernels.norm_weight_gradient = &norm_weight_gradient<T>;
+  kernels.activation = &activation<T>;
+  kernels.activation_backward = &activation_backward<T>;
+  kernels.gated = &gated<T>;
+  kernels.gated_backward = &gated_backward<T>;
+  kernels.softmax_row = &softmax_row<T>;
+  kernels.add = &add<T>;
+  kernels.scale = &scale<T>;
+  kernels.column_sums = &column_sums<T>;
+  kernels.sum_of_squares = &sum_of_squares<T>;
+  kernels.dropout = &dropout<T>;
+  kernels.adam = &adam<T>;
+  kernels.sgd = &sgd<T>;
+  return kernels;
+}
 
 template <class T>
 constexpr Kernels<T> make_kernels() {
@@ -34,6 +59,7 @@ constexpr Kernels<T> make_kernels() {
   kernels.product_bytes = &product_bytes<T>;
   kernels.product = &product<T>;
   kernels.exp = &exp_array<T>;
+  kernels.layers = make_layer_kernels<T>();
   return kernels;
 }
 

@@ -6,17 +6,10 @@
 
 #include <cstddef>
 
+#include "kernels/layer_kernels.hpp"
+#include "kernels/strided.hpp"
+
 namespace heed::kernels {
-
-using Index = std::ptrdiff_t;
-
-/// A read-only or writable matrix in memory: element (i, j) is data[i * row_stride + j * col_stride].
-template <class T>
-struct Strided {
-  T* data = nullptr;
-  Index row_stride = 0;
-  Index col_stride = 0;
-};
 
 /// Rows that come in two levels, positions and the heads of each: row (position, head) begins at
 /// data + position * position_stride + head * head_stride. A stride may be 0: then they share.
@@ -194,6 +187,7 @@ struct ProductPart {
   Strided<T> c;           // rows x cols
   Index cols;             // 1 and more
   Strided<const T> bias;  // 1 x cols; data == nullptr: none
+  bool accumulate;        // c += a * b; there is no bias then
 };
 
 /// The products of a block of rows with several right factors, in one pass over the rows.
@@ -286,6 +280,7 @@ struct Kernels {
   void (*product)(const ProductBlock<T>& block) noexcept;
   void (*exp)(const T* x, T* out,
               Index count) noexcept;  // the one exp of every path, for arguments <= 0 and NaN
+  LayerKernels<T> layers;
 };
 
 /// The functions of one instruction set.

@@ -129,10 +129,11 @@ inline Index first_panel_cols(Strided<T> c) {
   return cols == 0 ? kPanel<T> : cols;
 }
 
-/// True if the sums of a part have been begun in c: by an earlier slice of the depth, or by its bias.
+/// True if the sums of a part have been begun in c: by the caller, by an earlier slice of the depth, or by
+/// its bias.
 template <class T>
 inline bool continues(const ProductPart<T>& part, Index first_k) {
-  return first_k > 0 || part.bias.data != nullptr;
+  return part.accumulate || first_k > 0 || part.bias.data != nullptr;
 }
 
 /// c = bias in each row, or 0.
@@ -215,7 +216,7 @@ void product(const ProductBlock<T>& block) noexcept {
   bool any_packed = false;
   for (Index p = 0; p < block.num_parts; ++p) {
     const ProductPart<T>& part = block.parts[p];
-    if (block.depth == 0 || part.bias.data != nullptr) begin_sums(block, part);
+    if (!part.accumulate && (block.depth == 0 || part.bias.data != nullptr)) begin_sums(block, part);
     any_streamed |= streamed_cols(block, part) > 0;
     any_packed |= streamed_cols(block, part) < part.cols;
   }

@@ -50,9 +50,9 @@ class SharedItems {
 };
 
 /// Calls work(thread, item) once for each item, by `threads` tasks of the executor; returns when all are
-/// done. Neighbouring items stay with one thread. Drawn by turns, heads side by side would have their results
-/// written into the same cache lines by two processors at once: that took 5 to 8 % longer (two threads, 12
-/// heads of 64, 64 to 512 queries, float).
+/// done. work does not throw. Neighbouring items stay with one thread. Drawn by turns, heads side by side
+/// would have their results written into the same cache lines by two processors at once: that took 5 to 8 %
+/// longer (two threads, 12 heads of 64, 64 to 512 queries, float).
 template <class Work>
 void run_shared(Executor& executor, Index threads, Index items, Index ranges, const Work& work) noexcept {
   struct Context {

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "heed/activation.hpp"
+#include "heed/linear.hpp"
+
+namespace heed {
+
+struct FeedForwardOptions {
+  Activation activation = Activation::gelu;
+  bool gated = false;  ///< activation(x gate) * (x up): SwiGLU with Activation::silu (Shazeer 2020)
+  bool bias = true;
+};
+
+/// Two products with an activation between them (Vaswani et al. 2017, section 3.3):
+/// activation(x w_up + b_up) w_down + b_down, or gated (activation(x w_gate) * (x w_up)) w_down.
+///
+/// Const and stateless, as Linear: what the backward pass needs of the forward one is kept in a Kept object
+/// of the caller's.
+template <class Scalar>
+class FeedForward {
+ public:
+  Linear<Scalar> up;                   // d_model x d_ff
+  std::optional<Linear<Scalar>> gate;  // d_model x d_ff, if it is gated
+  Linear<Scalar> down;                 // d_ff x d_model
+  Activation activation;
+
+  /// What forward() leaves for backward().
+  struct Kept {
+    Matrix<Scalar> up;      // x w_up + b_up
+    Matrix<Scalar> gate;    // x w_gate + b_gate
+    Matrix<Scalar> hidden;  // what goes into w_down
+  };
+
+  /// Weights as those of Linear, biases 0. Throws ShapeError if a size is below 1.
+  FeedForward(Index d_model, Index d_ff, Random& random, const FeedForwardOptions& options = {})
+      : up(d_model, d_ff, random, options.bias),
+        gate(options.gated ? std::optional(Linear<Scalar>(d_model, d_ff, random, options.bias))
+                           : std::nullopt),
+        down(d_ff, d_model, random, options.bias),
+        activation(options.activation) {}
+
+  /// x is rows x d_model, and so is the result. Throws ShapeError if sizes do not fit.
+  template <class X>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
+    Kept kept;
+    return forward(x, kept, executor);
+  }
+
+  template <class X>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Kept& kept, Executor* executor = nullptr) const {
+    kept.up = up.forward(x, executor);
+    if (gate) {
+      kept.gate = gate->forward(x, executor);
+      kept.hidden = gated(activation, kept.gate, kept.up, executor);
+    } else {
+      kept.hidden = activate(activation, kept.up, executor);
+    }
+    return down.forward(kept.hidden, executor);
+  }
+
+  /// The gradient with respect to x; those of the weights are added to `gradients`. kept is what forward()
+  /// left for the same x. Throws ShapeError if sizes do not fit.
+  template <class X, class G>
+  Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Kept& kept, const Eigen::DenseBase<G>& grad_out,
+                          FeedForward& gradients, Executor* executor = nullptr) const {
+    detail::require_matrix(view(kept.up), "kept.up", x.rows(), up.w.cols(), "x");
+    detail::require_matrix(view(kept.hidden), "kept.hidden", x.rows(), up.w.cols(), "x");
+    detail::require_matrix(view(grad_out), "grad_out", x.rows(), down.w.cols(), "x");
+    if (gate.has_value() != gradients.gate.has_value())
+      throw_shape_error("gradients is of another kind of layer: one of both is gated");
+    const Matrix<Scalar> grad_hidden = down.backward(kept.hidden, grad_out, gradients.down, executor);
+    if (!gate) {
+      return up.backward(x, activate_backward(activation, kept.up, grad_hidden, executor), gradients.up,
+                         executor);
+    }
+    const auto grads = gated_backward(activation, kept.gate, kept.up, grad_hidden, executor);
+    Matrix<Scalar> grad_x = up.backward(x, grads.up, gradients.up, executor);
+    grad_x += gate->backward(x, grads.gate, *gradients.gate, executor);
+    return grad_x;
+  }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+ private:
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    self.up.for_each_parameter(f, prefix + "up.");
+    if (self.gate) self.gate->for_each_parameter(f, prefix + "gate.");
+    self.down.for_each_parameter(f, prefix + "down.");
+  }
+};
+
+}  // namespace heed

@@ -1,0 +1,225 @@
+#pragma once
+
+// A decoder-only transformer (Radford et al. 2019, "Language models are unsupervised multitask learners"):
+// embedding, blocks of attention and feed-forward layers, each on the normalised sum of what came before, and
+// scores for the next token.
+//
+//   heed::Random random(1337);
+//   heed::Gpt<float> model({.vocab_size = tokenizer.vocab_size(), .context = 64}, random);
+//   const auto logits = model.forward(ids);  // a row for each token: scores of the one after it
+//
+// gpt_trainer.hpp trains it, generate.hpp lets it write.
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heed/embedding.hpp"
+#include "heed/feed_forward.hpp"
+#include "heed/gpt_config.hpp"
+#include "heed/multi_head_attention.hpp"
+#include "heed/norm.hpp"
+#include "heed/positions.hpp"
+#include "heed/token.hpp"
+
+namespace heed {
+
+/// x + attention(norm1(x)), and to that + feed_forward(norm2(it)): pre-norm (Xiong et al. 2020).
+template <class Scalar>
+struct GptBlock {
+  Norm<Scalar> norm1;
+  MultiHeadAttention<Scalar> attention;
+  Norm<Scalar> norm2;
+  FeedForward<Scalar> feed_forward;
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+ private:
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    self.norm1.for_each_parameter(f, prefix + "norm1.");
+    self.attention.for_each_parameter(f, prefix + "attention.");
+    self.norm2.for_each_parameter(f, prefix + "norm2.");
+    self.feed_forward.for_each_parameter(f, prefix + "feed_forward.");
+  }
+};
+
+/// Scalar is float or double. forward() is const and keeps nothing: one model serves several threads at once.
+template <class Scalar>
+class Gpt {
+  static_assert(has_kernels<Scalar>, "Gpt is for float and double");
+
+ public:
+  TokenEmbedding<Scalar> tokens;
+  Matrix<Scalar> positions;  // context x d_model; empty unless they are learned
+  std::vector<GptBlock<Scalar>> blocks;
+  Norm<Scalar> final_norm;
+  Matrix<Scalar> output;  // d_model x vocab_size; empty if it is the embedding's table
+
+  /// Weights uniform with standard deviation 0.02, those of the products that end a block divided by sqrt(2 *
+  /// num_layers) (Radford et al. 2019), biases 0, norms 1. Throws as check_config does.
+  Gpt(const GptConfig& config, Random& random)
+      : tokens((check_config(config), config.vocab_size), config.d_model, random),
+        final_norm(norm_of(config)),
+        config_(config),
+        sinusoids_(config.positions == PositionKind::sinusoidal ? config.context : 0, config.d_model) {
+    const double bound = 0.02 * std::sqrt(3.0);  // of a uniform distribution with standard deviation 0.02
+    const double last = bound / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+    if (config.positions == PositionKind::rotary)
+      rotary_.emplace(config.d_model / config.num_heads, config.context);
+    detail::fill_uniform(tokens.table, random, bound);
+    if (config.positions == PositionKind::learned) {
+      positions.resize(config.context, config.d_model);
+      detail::fill_uniform(positions, random, bound);
+    }
+    MultiHeadAttentionSizes sizes{.d_model = config.d_model, .num_heads = config.num_heads};
+    sizes.num_kv_heads = config.num_kv_heads;
+    sizes.bias = config.bias;
+    for (Index l = 0; l < config.num_layers; ++l) {
+      blocks.push_back({norm_of(config), MultiHeadAttention<Scalar>(sizes, random, bound), norm_of(config),
+                        FeedForward<Scalar>(config.d_model, config.ff_size(), random,
+                                            {config.activation, config.gated, config.bias})});
+      FeedForward<Scalar>& feed_forward = blocks.back().feed_forward;
+      detail::fill_uniform(blocks.back().attention.w_o, random, last);
+      detail::fill_uniform(feed_forward.up.w, random, bound);
+      if (feed_forward.gate) detail::fill_uniform(feed_forward.gate->w, random, bound);
+      detail::fill_uniform(feed_forward.down.w, random, last);
+    }
+    if (!config.tied) {
+      output.resize(config.d_model, config.vocab_size);
+      detail::fill_uniform(output, random, bound);
+    }
+  }
+
+  const GptConfig& config() const noexcept { return config_; }
+
+  /// The vectors that the first block gets: ids.size() x d_model. ids are batch_size sequences of equal
+  /// length, whose first tokens stand at position `first`. Throws RangeError for an id outside the vocabulary
+  /// or a position outside the context, ShapeError if ids cannot be split.
+  Matrix<Scalar> embed(std::span<const TokenId> ids, Index batch_size = 1, Index first = 0) const {
+    const Index rows = static_cast<Index>(ids.size());
+    const Index seq_len = detail::per_sequence(rows, batch_size, "ids");
+    if (first < 0 || seq_len > config_.context - first) {
+      throw_range_error(std::to_string(seq_len) + " tokens from position " + std::to_string(first) +
+                        " on are more than the context, which is " + std::to_string(config_.context));
+    }
+    Matrix<Scalar> x = tokens.forward(ids);
+    const MatrixView<const Scalar> table = position_table();
+    for (Index b = 0; !table.empty() && b < batch_size; ++b) {
+      const MatrixView<Scalar> own = mutable_view(x).block(b * seq_len, 0, seq_len, x.cols());
+      RowFunctions<Scalar>::add(own, table.block(first, 0, seq_len, x.cols()), own);
+    }
+    return x;
+  }
+
+  /// The blocks and the output product, on vectors as embed() returns them: a row of scores for each. Memory:
+  /// a few matrices of the size of x, and the logits.
+  template <class X>
+  Matrix<Scalar> logits(const Eigen::DenseBase<X>& x, Index batch_size = 1,
+                        Executor* executor = nullptr) const {
+    Matrix<Scalar> stream = x;
+    for (const GptBlock<Scalar>& block : blocks) {
+      stream += block.attention.forward(block.norm1.forward(stream, executor),
+                                        attention_options(batch_size, executor));
+      stream += block.feed_forward.forward(block.norm2.forward(stream, executor), executor);
+    }
+    return scores(stream, executor);
+  }
+
+  /// ids.size() x vocab_size: row i has the scores of the token after ids[i]. Throws as embed().
+  Matrix<Scalar> forward(std::span<const TokenId> ids, Index batch_size = 1,
+                         Executor* executor = nullptr) const {
+    return logits(embed(ids, batch_size), batch_size, executor);
+  }
+
+  /// Who looks at whom in one layer: the weights of all its heads, for one sequence. Throws RangeError if
+  /// there is no such layer, and as embed().
+  AttentionWeights<Scalar> attention_weights(std::span<const TokenId> ids, Index layer) const {
+    if (layer < 0 || layer >= config_.num_layers) {
+      throw_range_error("layer " + std::to_string(layer) + " is wanted, there are " +
+                        std::to_string(config_.num_layers));
+    }
+    Matrix<Scalar> stream = embed(ids);
+    for (Index l = 0; l < layer; ++l) {
+      const GptBlock<Scalar>& block = blocks[static_cast<std::size_t>(l)];
+      stream += block.attention.forward(block.norm1.forward(stream), attention_options(1, nullptr));
+      stream += block.feed_forward.forward(block.norm2.forward(stream));
+    }
+    const GptBlock<Scalar>& block = blocks[static_cast<std::size_t>(layer)];
+    return block.attention.forward_with_weights(block.norm1.forward(stream), attention_options(1, nullptr))
+        .weights;
+  }
+
+  /// The final norm and the output product.
+  template <class X>
+  Matrix<Scalar> scores(const Eigen::DenseBase<X>& stream, Executor* executor = nullptr) const {
+    const Matrix<Scalar> normed = final_norm.forward(stream, executor);
+    Matrix<Scalar> result(normed.rows(), config_.vocab_size);
+    multiply<Scalar>(view(normed), {output_view(), mutable_view(result)}, executor);
+    return result;
+  }
+
+  /// Causal attention, with this model's positions.
+  LayerOptions attention_options(Index batch_size, Executor* executor) const {
+    LayerOptions options;
+    options.mask = causal();
+    options.batch_size = batch_size;
+    options.score.rotary = rotary_;
+    options.executor = executor;
+    return options;
+  }
+
+  /// d_model x vocab_size: `output`, or the embedding's table turned.
+  MatrixView<const Scalar> output_view() const {
+    return config_.tied ? view(tokens.table).transposed() : view(output);
+  }
+
+  /// What is added to the embedding, a row for each position; empty if nothing is.
+  MatrixView<const Scalar> position_table() const {
+    if (config_.positions == PositionKind::learned) return view(positions);
+    if (config_.positions == PositionKind::sinusoidal) return view(sinusoids_.table());
+    return {};
+  }
+
+  const std::optional<Rotary>& rotary() const noexcept { return rotary_; }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+ private:
+  static Norm<Scalar> norm_of(const GptConfig& config) {
+    return Norm<Scalar>(config.d_model, config.bias && !config.rms_norm,
+                        {!config.rms_norm, config.norm_epsilon});
+  }
+
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    self.tokens.for_each_parameter(f, prefix + "tokens.");
+    if (self.positions.size() > 0) f(prefix + "positions", self.positions);
+    for (std::size_t l = 0; l < self.blocks.size(); ++l)
+      self.blocks[l].for_each_parameter(f, prefix + "blocks." + std::to_string(l) + ".");
+    self.final_norm.for_each_parameter(f, prefix + "final_norm.");
+    if (self.output.size() > 0) f(prefix + "output", self.output);
+  }
+
+  GptConfig config_;
+  SinusoidalPositions<Scalar> sinusoids_;
+  std::optional<Rotary> rotary_;
+};
+
+}  // namespace heed

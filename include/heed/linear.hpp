@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <type_traits>
+
+#include "heed/layer_functions.hpp"
+#include "heed/matrix_product.hpp"
+#include "heed/parameters.hpp"
+#include "heed/random.hpp"
+
+namespace heed {
+
+/// y = x w + b, on rows.
+///
+///   const Eigen::MatrixXd y = linear.forward(x);
+///   const Eigen::MatrixXd grad_x = linear.backward(x, grad_y, gradients);
+///
+/// forward() and backward() are const and keep nothing, so that one layer serves several threads at once, and
+/// a backward pass belongs to the x it is handed. Elements are summed up as run_product() does: a row's bits
+/// depend on that row alone.
+template <class Scalar>
+class Linear {
+ public:
+  Matrix<Scalar> w;     // in x out
+  RowVector<Scalar> b;  // 1 x out, or empty: none
+
+  /// w uniform in (-bound, bound), bound by default sqrt(3 / in), which keeps the variance; b 0. Throws
+  /// ShapeError if a size is below 1.
+  Linear(Index in, Index out, Random& random, bool bias = true, double bound = -1) {
+    detail::require_sizes_at_least_one(in, "in", out, "out");
+    w.resize(in, out);
+    detail::fill_uniform(w, random, bound < 0 ? std::sqrt(3.0 / static_cast<double>(in)) : bound);
+    if (bias) b.setZero(out);
+  }
+
+  explicit Linear(Matrix<Scalar> weights, RowVector<Scalar> bias = {})
+      : w(std::move(weights)), b(std::move(bias)) {}
+
+  /// x is rows x in, the result rows x out. Throws ShapeError if sizes do not fit.
+  template <class X>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
+    detail::require_scalar<Scalar, X>();
+    check(view(x));
+    Matrix<Scalar> out(x.rows(), w.cols());
+    multiply<Scalar>(view(x), {view(w), mutable_view(out), detail::view_unless_empty(b)}, executor);
+    return out;
+  }
+
+  /// The gradient with respect to x, grad_out w^T; those of the weights, x^T grad_out and the sum of the rows
+  /// of grad_out, are added to `gradients`, a layer of the same sizes. Throws ShapeError before anything is
+  /// written.
+  template <class X, class G>
+  Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out,
+                          Linear& gradients, Executor* executor = nullptr) const {
+    detail::require_scalar<Scalar, X>();
+    detail::require_scalar<Scalar, G>();
+    check(view(x));
+    detail::require_matrix(
+        view(grad_out), "grad_out", x.rows(), w.cols(),
+        "a layer of " + std::to_string(w.cols()) + " columns on " + std::to_string(x.rows()) + " rows");
+    detail::require_matrix(view(gradients.w), "gradients.w", w.rows(), w.cols(), "w");
+    detail::require_matrix(view(gradients.b), "gradients.b", b.rows(), b.cols(), "b");
+    multiply<Scalar>(view(x).transposed(), {view(grad_out), mutable_view(gradients.w), {}, true}, executor);
+    if (b.size() > 0) detail::Rows<Scalar>::column_sums(view(grad_out), mutable_view(gradients.b));
+    Matrix<Scalar> grad_x(x.rows(), w.rows());
+    multiply<Scalar>(view(grad_out), {view(w).transposed(), mutable_view(grad_x)}, executor);
+    return grad_x;
+  }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+ private:
+  void check(const MatrixView<const Scalar>& x) const {
+    if (x.cols != w.rows()) {
+      throw_shape_error("x is " + size_of(x) + ", w is " + size_of(view(w)) +
+                        ": as many columns as rows are needed");
+    }
+    if (b.size() > 0 && b.cols() != w.cols())
+      throw_shape_error("b is " + size_of(view(b)) + ", w is " + size_of(view(w)));
+  }
+
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    f(prefix + "w", self.w);
+    if (self.b.size() > 0) f(prefix + "b", self.b);
+  }
+};
+
+}  // namespace heed

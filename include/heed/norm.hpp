@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "heed/layer_functions.hpp"
+#include "heed/parameters.hpp"
+
+namespace heed {
+
+/// out = (x - mean) / sqrt(variance + epsilon) * weight + bias, over each row of x: LayerNorm (Ba et al.
+/// 2016); without the mean RMSNorm (Zhang and Sennrich 2019). The variance is divided by the number of
+/// columns, epsilon stands under the root.
+///
+/// Const and stateless, as Linear. Threads: the caller's, or the executor's; the same bits for any number.
+template <class Scalar>
+class Norm {
+ public:
+  RowVector<Scalar> weight;  // 1 x cols
+  RowVector<Scalar> bias;    // 1 x cols, or empty: none
+  NormOptions options;
+
+  /// Weights are 1, biases 0. Throws ShapeError if cols < 1, ArgumentError unless epsilon is positive and
+  /// finite.
+  explicit Norm(Index cols, bool with_bias = true, const NormOptions& norm_options = {})
+      : options(norm_options) {
+    if (cols < 1) throw_shape_error("a norm of " + std::to_string(cols) + " columns, it needs at least 1");
+    if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
+      throw_argument_error("epsilon is " + std::to_string(options.epsilon) +
+                           ", it must be positive and finite");
+    }
+    weight.setOnes(cols);
+    if (with_bias) bias.setZero(cols);
+  }
+
+  /// x is rows x cols, and so is the result. Throws ShapeError if sizes do not fit.
+  template <class X>
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
+    detail::require_scalar<Scalar, X>();
+    check(view(x));
+    Matrix<Scalar> out(x.rows(), x.cols());
+    detail::Rows<Scalar>::norm(view(x), view(weight), detail::view_unless_empty(bias), options,
+                               mutable_view(out), executor);
+    return out;
+  }
+
+  /// The gradient with respect to x; those of weight and bias are added to `gradients`. Throws ShapeError
+  /// before anything is written.
+  template <class X, class G>
+  Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out, Norm& gradients,
+                          Executor* executor = nullptr) const {
+    detail::require_scalar<Scalar, X>();
+    detail::require_scalar<Scalar, G>();
+    check(view(x));
+    detail::require_matrix(view(grad_out), "grad_out", x.rows(), x.cols(), "x");
+    detail::require_matrix(view(gradients.weight), "gradients.weight", 1, weight.cols(), "weight");
+    detail::require_matrix(view(gradients.bias), "gradients.bias", bias.rows(), bias.cols(), "bias");
+    Matrix<Scalar> grad_x(x.rows(), x.cols());
+    detail::Rows<Scalar>::norm_weight_gradient(view(x), options, view(grad_out),
+                                               mutable_view(gradients.weight),
+                                               detail::mutable_view_unless_empty(gradients.bias));
+    detail::Rows<Scalar>::norm_backward(view(x), view(weight), options, view(grad_out), {},
+                                        mutable_view(grad_x), executor);
+    return grad_x;
+  }
+
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") {
+    visit(*this, f, prefix);
+  }
+  template <class F>
+  void for_each_parameter(F&& f, const std::string& prefix = "") const {
+    visit(*this, f, prefix);
+  }
+
+ private:
+  void check(const MatrixView<const Scalar>& x) const {
+    if (x.cols != weight.cols() || (bias.size() > 0 && bias.cols() != weight.cols())) {
+      throw_shape_error("x is " + size_of(x) + ", weight is " + size_of(view(weight)) + ", bias is " +
+                        size_of(view(bias)) + ": as many columns are needed");
+    }
+  }
+
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    f(prefix + "weight", self.weight);
+    if (self.bias.size() > 0) f(prefix + "bias", self.bias);
+  }
+};
+
+/// Norm with the mean taken off.
+template <class Scalar>
+Norm<Scalar> layer_norm(Index cols, bool with_bias = true, double epsilon = 1e-5) {
+  return Norm<Scalar>(cols, with_bias, {true, epsilon});
+}
+
+/// Norm by the root mean square alone, without bias.
+template <class Scalar>
+Norm<Scalar> rms_norm(Index cols, double epsilon = 1e-5) {
+  return Norm<Scalar>(cols, false, {false, epsilon});
+}
+
+}  // namespace heed

@@ -1,0 +1,160 @@
+#pragma once
+
+// What changes weights by their gradients. An optimizer is handed the walk over a model's weights
+// (parameters.hpp); it knows no model.
+//
+//   auto weights = heed::parameters(model, gradients);
+//   heed::AdamW<float> optimizer(weights, {.weight_decay = 0.1});
+//   heed::clip_gradients(weights, 1.0);
+//   optimizer.step(weights, 1e-3);
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "heed/executor.hpp"
+#include "heed/parameter.hpp"
+
+namespace heed {
+
+namespace detail {
+
+/// Pieces of matrices of weights, so large that a thread's call is earned. Cut from the sizes alone.
+struct WeightPiece {
+  std::size_t parameter = 0;
+  Index first_row = 0;
+  Index rows = 0;
+  std::size_t offset = 0;  // of its first element among all
+};
+
+template <class T>
+class WeightPieces {
+ public:
+  explicit WeightPieces(std::span<const Parameter<T>> weights);
+
+  std::span<const WeightPiece> pieces() const noexcept { return pieces_; }
+  std::size_t size() const noexcept { return size_; }
+
+  /// Throws ShapeError unless the weights have the sizes of those that were cut, and gradients.
+  void check(std::span<const Parameter<T>> weights) const;
+
+ private:
+  std::vector<WeightPiece> pieces_;
+  std::vector<std::pair<Index, Index>> sizes_;
+  std::size_t size_ = 0;  // of all together
+};
+
+}  // namespace detail
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;  ///< of matrices; biases and the weights of norms do not decay
+};
+
+/// Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019):
+///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+///   w = w (1 - rate weight_decay) - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+/// t counts steps, once for all weights. Memory: two numbers for each weight, taken by the constructor;
+/// step() allocates nothing. T is float or double.
+template <class T>
+class AdamW {
+ public:
+  /// Throws ArgumentError for options out of range.
+  explicit AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options = {});
+
+  /// Gradients are multiplied by grad_factor first: how a clipped norm is taken account of without a pass of
+  /// its own. Throws ShapeError, before anything changes, unless the weights have the sizes of the
+  /// constructor's; ArgumentError for a rate that is negative or not finite.
+  void step(std::span<const Parameter<T>> weights, double rate, double grad_factor = 1,
+            Executor* executor = nullptr);
+
+  /// Steps so far.
+  Index steps() const noexcept { return steps_; }
+
+  /// The state, weight after weight in the order of the walk, each row by row: for checkpoints.
+  std::span<const T> first_moments() const noexcept { return first_; }
+  std::span<const T> second_moments() const noexcept { return second_; }
+
+  /// Takes a state up again. Throws ShapeError if the sizes differ, ArgumentError for a negative count.
+  void restore(Index steps, std::span<const T> first_moments, std::span<const T> second_moments);
+
+ private:
+  AdamWOptions options_;
+  detail::WeightPieces<T> pieces_;
+  std::vector<T> first_;
+  std::vector<T> second_;
+  Index steps_ = 0;
+};
+
+struct SgdOptions {
+  double momentum = 0;      ///< v = momentum v + g
+  double weight_decay = 0;  ///< added to the gradient of matrices: g + weight_decay w
+};
+
+/// w = w - rate v: gradient descent, with momentum if it is given (Sutskever et al. 2013). Memory: with
+/// momentum a number for each weight.
+template <class T>
+class Sgd {
+ public:
+  explicit Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options = {});
+
+  /// As AdamW::step.
+  void step(std::span<const Parameter<T>> weights, double rate, double grad_factor = 1,
+            Executor* executor = nullptr);
+
+ private:
+  SgdOptions options_;
+  detail::WeightPieces<T> pieces_;
+  std::vector<T> velocity_;
+};
+
+/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads.
+template <class T>
+double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
+
+/// Scales all gradients so that their norm is at most most_norm, and returns the norm that they had (Pascanu
+/// et al. 2013). A norm that is not finite changes nothing. Throws ArgumentError unless most_norm is
+/// positive.
+template <class T>
+double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, Executor* executor = nullptr);
+
+template <class T>
+double gradient_norm(const std::vector<Parameter<T>>& weights, Executor* executor = nullptr) {
+  return gradient_norm(std::span<const Parameter<T>>(weights), executor);
+}
+template <class T>
+double clip_gradients(const std::vector<Parameter<T>>& weights, double most_norm,
+                      Executor* executor = nullptr) {
+  return clip_gradients(std::span<const Parameter<T>>(weights), most_norm, executor);
+}
+
+/// The factor that clip_gradients would scale by.
+inline double clip_factor(double norm, double most_norm) {
+  return norm > most_norm ? most_norm / norm : 1;
+}
+
+extern template class AdamW<float>;
+extern template class AdamW<double>;
+extern template class Sgd<float>;
+extern template class Sgd<double>;
+extern template double gradient_norm(std::span<const Parameter<float>>, Executor*);
+extern template double gradient_norm(std::span<const Parameter<double>>, Executor*);
+extern template double clip_gradients(std::span<const Parameter<float>>, double, Executor*);
+extern template double clip_gradients(std::span<const Parameter<double>>, double, Executor*);
+
+/// A learning rate that rises in a straight line to `peak`, which it reaches at the last of `warm_up` steps,
+/// then falls along half a cosine to `floor` at step `steps`, where it stays (Loshchilov and Hutter 2017).
+struct CosineSchedule {
+  double peak = 1e-3;
+  double floor = 1e-4;
+  Index warm_up = 100;
+  Index steps = 1000;
+
+  /// Of step 0, 1, ...
+  double at(Index step) const noexcept;
+};
+
+}  // namespace heed

@@ -1,0 +1,210 @@
+#include "heed/optimizer.hpp"
+
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "attention/ceil_div.hpp"
+#include "attention/strided.hpp"
+#include "heed/error.hpp"
+#include "heed/shared_items.hpp"
+#include "kernels/kernels.hpp"
+
+namespace heed {
+
+namespace {
+
+template <class T>
+const kernels::LayerKernels<T>& layer_kernels() {
+  return kernels::kernels_of<T>(kernels::table()).layers;
+}
+
+// About 20 us of a step: a piece is worth a thread's while.
+constexpr Index kPieceElements = 16384;
+
+void require(bool holds, const char* name, double value, const char* what) {
+  if (!holds)
+    throw_argument_error(std::string(name) + " is " + std::to_string(value) + ", it must be " + what);
+}
+
+void require_step(double rate, double grad_factor) {
+  require(std::isfinite(rate) && rate >= 0, "rate", rate, "finite and not negative");
+  require(std::isfinite(grad_factor), "grad_factor", grad_factor, "finite");
+}
+
+/// Calls work(piece, index) for each piece.
+template <class Work>
+void over_pieces(std::span<const detail::WeightPiece> pieces, Executor* executor, const Work& work) noexcept {
+  const Index items = static_cast<Index>(pieces.size());
+  const Index threads = executor != nullptr ? std::min(executor->concurrency(), items) : 1;
+  if (threads <= 1) {
+    for (Index i = 0; i < items; ++i) work(pieces[static_cast<std::size_t>(i)], i);
+    return;
+  }
+  detail::run_shared(*executor, threads, items, threads,
+                     [&](Index, Index item) { work(pieces[static_cast<std::size_t>(item)], item); });
+}
+
+template <class T>
+MatrixView<T> rows_of(const MatrixView<T>& view, const detail::WeightPiece& piece) {
+  return view.block(piece.first_row, 0, piece.rows, view.cols);
+}
+
+}  // namespace
+
+template <class T>
+detail::WeightPieces<T>::WeightPieces(std::span<const Parameter<T>> weights) {
+  for (std::size_t p = 0; p < weights.size(); ++p) {
+    const MatrixView<T>& value = weights[p].value;
+    sizes_.emplace_back(value.rows, value.cols);
+    if (value.empty()) continue;
+    const Index rows = std::max<Index>(1, kPieceElements / value.cols);
+    for (Index first = 0; first < value.rows; first += rows) {
+      pieces_.push_back({p, first, std::min(rows, value.rows - first),
+                         size_ + static_cast<std::size_t>(first * value.cols)});
+    }
+    size_ += static_cast<std::size_t>(value.rows * value.cols);
+  }
+}
+
+template <class T>
+void detail::WeightPieces<T>::check(std::span<const Parameter<T>> weights) const {
+  if (weights.size() != sizes_.size()) {
+    throw_shape_error("there are " + std::to_string(weights.size()) + " weights, the optimizer is for " +
+                      std::to_string(sizes_.size()));
+  }
+  for (std::size_t p = 0; p < weights.size(); ++p) {
+    const auto& [rows, cols] = sizes_[p];
+    for (const MatrixView<T>& view : {weights[p].value, weights[p].grad}) {
+      if (view.rows == rows && view.cols == cols) continue;
+      throw_shape_error("the weight " + weights[p].name + " is " + size_of(weights[p].value) +
+                        ", its gradient " + size_of(weights[p].grad) + ", the optimizer is for " +
+                        std::to_string(rows) + " x " + std::to_string(cols));
+    }
+  }
+}
+
+template <class T>
+AdamW<T>::AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options)
+    : options_(options), pieces_(weights), first_(pieces_.size()), second_(pieces_.size()) {
+  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
+  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
+  require(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", options.epsilon,
+          "positive and finite");
+  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
+          options.weight_decay, "finite and not negative");
+}
+
+template <class T>
+void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
+                    Executor* executor) {
+  require_step(rate, grad_factor);
+  pieces_.check(weights);
+  ++steps_;
+  const double t = static_cast<double>(steps_);
+  kernels::AdamStep<T> step{};
+  step.rate = static_cast<T>(rate);
+  step.beta1 = static_cast<T>(options_.beta1);
+  step.beta2 = static_cast<T>(options_.beta2);
+  step.correction1 = static_cast<T>(1 / (1 - std::pow(options_.beta1, t)));
+  step.correction2 = static_cast<T>(1 / std::sqrt(1 - std::pow(options_.beta2, t)));
+  step.epsilon = static_cast<T>(options_.epsilon);
+  step.grad_factor = static_cast<T>(grad_factor);
+  over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
+    const Parameter<T>& weight = weights[piece.parameter];
+    kernels::AdamStep<T> own = step;
+    own.decay = weight.decays ? static_cast<T>(rate * options_.weight_decay) : T(0);
+    const MatrixView<const T> grad = rows_of(weight.grad, piece);
+    layer_kernels<T>().adam(own, strided(rows_of(weight.value, piece)), strided(grad),
+                            first_.data() + piece.offset, second_.data() + piece.offset, piece.rows,
+                            weight.value.cols);
+  });
+}
+
+template <class T>
+void AdamW<T>::restore(Index steps, std::span<const T> first_moments, std::span<const T> second_moments) {
+  if (steps < 0) throw_argument_error("steps is " + std::to_string(steps) + ", it must not be negative");
+  if (first_moments.size() != first_.size() || second_moments.size() != second_.size()) {
+    throw_shape_error("there are " + std::to_string(first_moments.size()) + " first and " +
+                      std::to_string(second_moments.size()) + " second moments, the optimizer has " +
+                      std::to_string(first_.size()) + " of each");
+  }
+  steps_ = steps;
+  first_.assign(first_moments.begin(), first_moments.end());
+  second_.assign(second_moments.begin(), second_moments.end());
+}
+
+template <class T>
+Sgd<T>::Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options)
+    : options_(options), pieces_(weights), velocity_(options.momentum != 0 ? pieces_.size() : 0) {
+  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
+  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
+          options.weight_decay, "finite and not negative");
+}
+
+template <class T>
+void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
+                  Executor* executor) {
+  require_step(rate, grad_factor);
+  pieces_.check(weights);
+  over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
+    const Parameter<T>& weight = weights[piece.parameter];
+    const kernels::SgdStep<T> step{static_cast<T>(rate),
+                                   weight.decays ? static_cast<T>(options_.weight_decay) : T(0),
+                                   static_cast<T>(options_.momentum), static_cast<T>(grad_factor)};
+    const MatrixView<const T> grad = rows_of(weight.grad, piece);
+    layer_kernels<T>().sgd(step, strided(rows_of(weight.value, piece)), strided(grad),
+                           velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows,
+                           weight.value.cols);
+  });
+}
+
+template <class T>
+double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) {
+  const detail::WeightPieces<T> all(weights);
+  all.check(weights);
+  std::vector<double> squares(all.pieces().size());
+  over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index index) {
+    const MatrixView<const T> grad = rows_of(weights[piece.parameter].grad, piece);
+    squares[static_cast<std::size_t>(index)] =
+        layer_kernels<T>().sum_of_squares(strided(grad), grad.rows, grad.cols);
+  });
+  double sum = 0;
+  for (const double square : squares) sum += square;
+  return std::sqrt(sum);
+}
+
+template <class T>
+double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, Executor* executor) {
+  require(most_norm > 0, "most_norm", most_norm, "positive");
+  const double norm = gradient_norm(weights, executor);
+  const double factor = clip_factor(norm, most_norm);
+  if (factor == 1 || !std::isfinite(norm)) return norm;
+  const detail::WeightPieces<T> all(weights);
+  over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
+    const MatrixView<T> grad = rows_of(weights[piece.parameter].grad, piece);
+    layer_kernels<T>().scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor), strided(grad),
+                             grad.rows, grad.cols);
+  });
+  return norm;
+}
+
+double CosineSchedule::at(Index step) const noexcept {
+  if (step < warm_up) return peak * static_cast<double>(step + 1) / static_cast<double>(warm_up);
+  if (step >= steps) return floor;
+  const double done = static_cast<double>(step - warm_up) / static_cast<double>(steps - warm_up);
+  return floor + (peak - floor) * (1 + std::cos(std::numbers::pi * done)) / 2;
+}
+
+template class detail::WeightPieces<float>;
+template class detail::WeightPieces<double>;
+template class AdamW<float>;
+template class AdamW<double>;
+template class Sgd<float>;
+template class Sgd<double>;
+template double gradient_norm(std::span<const Parameter<float>>, Executor*);
+template double gradient_norm(std::span<const Parameter<double>>, Executor*);
+template double clip_gradients(std::span<const Parameter<float>>, double, Executor*);
+template double clip_gradients(std::span<const Parameter<double>>, double, Executor*);
+
+}  // namespace heed
