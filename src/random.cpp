@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+
+#include "heed/error.hpp"
 
 namespace heed {
 
@@ -67,6 +70,24 @@ double Random::random() noexcept {
   const std::uint32_t high = next_word() >> 5;  // 27 bits
   const std::uint32_t low = next_word() >> 6;   // 26 bits
   return (high * 67108864.0 + low) * (1.0 / 9007199254740992.0);
+}
+
+std::array<std::uint32_t, Random::state_size> Random::state() const noexcept {
+  std::array<std::uint32_t, state_size> state{};
+  std::copy(state_.begin(), state_.end(), state.begin());
+  state.back() = static_cast<std::uint32_t>(next_);
+  return state;
+}
+
+void Random::restore(std::span<const std::uint32_t> state) {
+  if (state.size() != state_size || state.back() > kPeriod) {
+    throw_argument_error("the state of a generator has " + std::to_string(state_size) +
+                         " numbers, the last at most " + std::to_string(kPeriod) + "; this one has " +
+                         std::to_string(state.size()) +
+                         (state.empty() ? "" : ", the last is " + std::to_string(state.back())));
+  }
+  std::copy_n(state.begin(), kPeriod, state_.begin());
+  next_ = static_cast<int>(state.back());
 }
 
 double Random::uniform(double low, double high) noexcept {

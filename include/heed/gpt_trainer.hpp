@@ -19,6 +19,7 @@
 #include "heed/loss.hpp"
 #include "heed/optimizer.hpp"
 #include "heed/shared_items.hpp"
+#include "heed/token_windows.hpp"
 
 namespace heed {
 
@@ -57,6 +58,9 @@ class GptTrainer {
   /// the one after it, or ignored_target. Throws ShapeError for another number of tokens, RangeError for one
   /// outside the vocabulary.
   double loss(std::span<const TokenId> inputs, std::span<const TokenId> targets);
+
+  /// The mean loss over all targets of several batches, each counted once: of a text that is held out.
+  double loss(std::span<const TokenBatch> batches);
 
   /// The same with gradients(), which are overwritten; with dropout, if the model has it.
   double loss_and_gradients(std::span<const TokenId> inputs, std::span<const TokenId> targets);

@@ -177,6 +177,18 @@ double GptTrainer<Scalar>::loss(std::span<const TokenId> inputs, std::span<const
 }
 
 template <class Scalar>
+double GptTrainer<Scalar>::loss(std::span<const TokenBatch> batches) {
+  double sum = 0;
+  Index counted = 0;
+  for (const TokenBatch& batch : batches) {
+    const Index own = detail::count_targets(batch.targets, config().vocab_size);
+    sum += loss(batch.inputs, batch.targets) * static_cast<double>(own);
+    counted += own;
+  }
+  return counted > 0 ? sum / static_cast<double>(counted) : 0;
+}
+
+template <class Scalar>
 double GptTrainer<Scalar>::loss_and_gradients(std::span<const TokenId> inputs,
                                               std::span<const TokenId> targets) {
   const double loss = run(inputs, targets, true);

@@ -6,7 +6,9 @@
 #include "heed/version.hpp"
 #include "heed/error.hpp"
 
+#include "heed/token.hpp"
 #include "heed/bpe.hpp"
+#include "heed/char_tokenizer.hpp"
 
 #include "heed/random.hpp"
 #include "heed/embedding.hpp"
@@ -38,7 +40,11 @@
 #include "heed/loss.hpp"
 #include "heed/optimizer.hpp"
 #include "heed/gpt.hpp"
+#include "heed/token_windows.hpp"
 #include "heed/gpt_trainer.hpp"
+#include "heed/sampling.hpp"
+#include "heed/generate.hpp"
+#include "heed/checkpoint.hpp"
 
 #include "heed/probe.hpp"
 

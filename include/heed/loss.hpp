@@ -11,9 +11,6 @@
 
 namespace heed {
 
-/// A target that asks for nothing: its row has no loss and no gradient.
-inline constexpr TokenId ignored_target = -100;
-
 template <class Scalar>
 struct CrossEntropy {
   double loss = 0;             // the mean over the rows that count; 0 if none does

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace heed {
 
@@ -21,6 +23,13 @@ class Random {
 
   /// low + (high - low) * random(), rounded as CPython does: uniform(low, high).
   double uniform(double low, double high) noexcept;
+
+  /// 624 words of state, and how many of them have been used up: for checkpoints. CPython's getstate().
+  static constexpr std::size_t state_size = 625;
+  std::array<std::uint32_t, state_size> state() const noexcept;
+
+  /// Goes on from a state. Throws ArgumentError unless there are state_size numbers, the last at most 624.
+  void restore(std::span<const std::uint32_t> state);
 
  private:
   static constexpr int words = 624;

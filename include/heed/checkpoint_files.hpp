@@ -1,0 +1,42 @@
+#pragma once
+
+// The files of a checkpoint: under checkpoint.hpp, which has the functions to call.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "heed/gpt_config.hpp"
+#include "heed/safetensors.hpp"
+
+namespace heed {
+
+/// Whether the folder has a checkpoint.
+bool has_checkpoint(const std::filesystem::path& folder);
+
+/// The tokenizer.json of a checkpoint, as it was saved.
+std::string load_tokenizer_json(const std::filesystem::path& folder);
+
+/// What a program wants to remember with a checkpoint: texts by name.
+using Notes = std::map<std::string, std::string>;
+
+namespace detail {
+
+struct CheckpointFiles {
+  GptConfig config;
+  SafetensorsFile tensors;
+};
+
+/// Throws FileError, naming the file, if one is missing or not what it promises.
+CheckpointFiles read_checkpoint(const std::filesystem::path& folder);
+
+/// Makes the folder if it is not there. Throws FileError if it holds a checkpoint with another configuration
+/// or tokenizer, or cannot be written; the checkpoint that was there is then unchanged.
+void write_checkpoint(const std::filesystem::path& folder, const GptConfig& config,
+                      const std::string& tokenizer_json, const std::vector<TensorBytes>& tensors,
+                      const Notes& notes);
+
+}  // namespace detail
+
+}  // namespace heed

@@ -1,0 +1,35 @@
+#pragma once
+
+// From scores to a token.
+
+#include <span>
+
+#include "heed/random.hpp"
+#include "heed/token.hpp"
+#include "heed/view.hpp"
+
+namespace heed {
+
+struct SamplingOptions {
+  double temperature = 1;  ///< scores are divided by it; 0: always the largest
+  Index top_k = 0;         ///< only the top_k likeliest tokens; 0, or more than there are: all
+  double top_p = 1;        ///< of these only the likeliest that are together at least so likely; 1: all
+};
+
+/// Throws ArgumentError unless temperature is finite and not negative, top_k not negative, and top_p in (0,
+/// 1].
+void check_sampling(const SamplingOptions& options);
+
+/// One token, drawn with the probabilities softmax(logits / temperature) gives to those that the options
+/// leave (top_p: Holtzman et al. 2020). Among equal scores the lowest token comes first, so temperature 0 and
+/// top_k 1 always give the first of the largest. Draws one number from `random`, unless there is no choice.
+/// Computed in double, in one order: the same logits and seed give the same token on any number of threads.
+/// Throws as check_sampling, ShapeError for no logits, ArgumentError for one that is NaN. T is float or
+/// double.
+template <class T>
+TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
+
+extern template TokenId sample_token(std::span<const float>, const SamplingOptions&, Random&);
+extern template TokenId sample_token(std::span<const double>, const SamplingOptions&, Random&);
+
+}  // namespace heed

@@ -1,0 +1,49 @@
+#pragma once
+
+// What a language model learns from: windows over a stream of tokens, each with the same window one token
+// later.
+
+#include <span>
+#include <vector>
+
+#include "heed/random.hpp"
+#include "heed/token.hpp"
+#include "heed/view.hpp"
+
+namespace heed {
+
+/// Sequences one after another: as GptTrainer takes them.
+struct TokenBatch {
+  std::vector<TokenId> inputs;
+  std::vector<TokenId> targets;  // the token after each of inputs
+};
+
+/// All windows of seq_len tokens that have a token after them: tokens - seq_len of them.
+class TokenWindows {
+ public:
+  /// Throws ShapeError unless there are more tokens than seq_len, which is at least 1.
+  TokenWindows(std::vector<TokenId> tokens, Index seq_len);
+
+  Index count() const noexcept { return static_cast<Index>(tokens_.size()) - seq_len_; }
+  Index seq_len() const noexcept { return seq_len_; }
+  std::span<const TokenId> tokens() const noexcept { return tokens_; }
+
+  /// batch_size windows, each any of them with equal probability, a number drawn for each. After the first
+  /// call for a batch size nothing is allocated.
+  void draw(Random& random, Index batch_size, TokenBatch& batch) const;
+
+  /// The window that starts at a token. Throws RangeError unless 0 <= start < count().
+  TokenBatch window(Index start) const;
+
+  /// Batches that together ask for every token but the first once, in order, as if the stream were read in
+  /// pieces of seq_len; what is left of the last batch is filled with ignored targets.
+  std::vector<TokenBatch> in_order(Index batch_size) const;
+
+ private:
+  void copy(Index start, TokenId* inputs, TokenId* targets) const noexcept;
+
+  std::vector<TokenId> tokens_;
+  Index seq_len_;
+};
+
+}  // namespace heed

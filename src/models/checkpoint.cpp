@@ -1,0 +1,81 @@
+#include <array>
+#include <cstddef>
+#include <string>
+#include <system_error>
+
+#include "heed/checkpoint_files.hpp"
+#include "heed/error.hpp"
+#include "io/file.hpp"
+
+namespace heed {
+
+namespace {
+
+using std::filesystem::path;
+
+path config_path(const path& folder) {
+  return folder / "config.json";
+}
+path tokenizer_path(const path& folder) {
+  return folder / "tokenizer.json";
+}
+path tensors_path(const path& folder) {
+  return folder / "checkpoint.safetensors";
+}
+
+std::string read_text(const path& file) {
+  io::InputFile input(file);
+  std::string text(input.size(), '\0');
+  input.read(std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void write_text(const path& file, const std::string& text) {
+  const std::array parts = {std::as_bytes(std::span(text))};
+  io::replace_file(file, parts);
+}
+
+/// Writes a file that is the same in all checkpoints of a folder.
+void keep_text(const path& folder, const path& file, const std::string& text) {
+  if (!has_checkpoint(folder)) {
+    write_text(file, text);
+  } else if (read_text(file) != text) {
+    throw_file_error(io::quote_path(file) +
+                     " is of another model, whose checkpoint is in the same folder: choose another one");
+  }
+}
+
+}  // namespace
+
+bool has_checkpoint(const path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(tensors_path(folder), ignored);
+}
+
+std::string load_tokenizer_json(const path& folder) {
+  return read_text(tokenizer_path(folder));
+}
+
+detail::CheckpointFiles detail::read_checkpoint(const path& folder) {
+  const path config_file = config_path(folder);
+  const std::string text = read_text(config_file);
+  GptConfig config;
+  try {
+    config = config_from_json(text);
+  } catch (const Error& error) {
+    throw_file_error(io::quote_path(config_file) + ": " + error.what());
+  }
+  return {config, SafetensorsFile::open(tensors_path(folder))};
+}
+
+void detail::write_checkpoint(const path& folder, const GptConfig& config, const std::string& tokenizer_json,
+                              const std::vector<TensorBytes>& tensors, const Notes& notes) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_file_error("cannot make the folder " + io::quote_path(folder) + ": " + error.message());
+  keep_text(folder, config_path(folder), config_to_json(config));
+  keep_text(folder, tokenizer_path(folder), tokenizer_json);
+  write_safetensors(tensors_path(folder), tensors, notes);
+}
+
+}  // namespace heed

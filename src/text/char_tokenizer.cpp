@@ -1,0 +1,90 @@
+#include "heed/char_tokenizer.hpp"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/error.hpp"
+#include "io/quote.hpp"
+#include "text/utf8.hpp"
+
+namespace heed {
+
+namespace {
+
+/// Calls f(character, place) for each character, both in bytes of the mended text.
+template <class F>
+void for_each_character(std::string_view text, F f) {
+  std::string mended;
+  text = text::well_formed(text, mended);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = text::character_length(text[at]);
+    f(text.substr(at, length), at);
+    at += length;
+  }
+}
+
+}  // namespace
+
+CharTokenizer::CharTokenizer(std::string_view text) {
+  // The order of UTF-8 is that of code points.
+  std::set<std::string, std::less<>> found;
+  for_each_character(text, [&](std::string_view character, std::size_t) {
+    if (found.find(character) == found.end()) found.emplace(character);
+  });
+  for (const std::string& character : found) {
+    ids_.emplace(character, static_cast<TokenId>(characters_.size()));
+    characters_.push_back(character);
+  }
+}
+
+std::vector<TokenId> CharTokenizer::encode(std::string_view text) const {
+  std::vector<TokenId> ids;
+  ids.reserve(text.size());
+  for_each_character(text, [&](std::string_view character, std::size_t at) {
+    const auto id = ids_.find(character);
+    if (id == ids_.end()) {
+      throw_text_error("the character " + io::quote(character) + " at byte " + std::to_string(at) +
+                       " is not among the " + std::to_string(vocab_size()) + " of the vocabulary");
+    }
+    ids.push_back(id->second);
+  });
+  return ids;
+}
+
+std::string CharTokenizer::decode(std::span<const TokenId> ids) const {
+  std::string text;
+  for (const TokenId id : ids) text += id_to_token(id);
+  return text;
+}
+
+const std::string& CharTokenizer::id_to_token(TokenId id) const {
+  if (id < 0 || id >= vocab_size()) {
+    throw_range_error("token id " + std::to_string(id) + " is not in the vocabulary of " +
+                      std::to_string(vocab_size()) + " characters");
+  }
+  return characters_[static_cast<std::size_t>(id)];
+}
+
+std::string CharTokenizer::to_json() const {
+  return nlohmann::json({{"characters", characters_}}).dump(1) + "\n";
+}
+
+CharTokenizer CharTokenizer::from_json(std::string_view text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("characters") || !json["characters"].is_array())
+    throw_file_error("there is no list of \"characters\"");
+  CharTokenizer tokenizer;
+  for (const nlohmann::json& entry : json["characters"]) {
+    const std::string where = "characters[" + std::to_string(tokenizer.characters_.size()) + "]";
+    if (!entry.is_string()) throw_file_error(where + " is no text");
+    const std::string character = entry.get<std::string>();
+    if (character.empty() || text::count_characters(character) != 1)
+      throw_file_error(where + " is " + io::quote(character) + ", it must be one character");
+    if (!tokenizer.ids_.emplace(character, static_cast<TokenId>(tokenizer.characters_.size())).second)
+      throw_file_error(where + " is " + io::quote(character) + ", which occurs before");
+    tokenizer.characters_.push_back(character);
+  }
+  return tokenizer;
+}
+
+}  // namespace heed
