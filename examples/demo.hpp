@@ -62,16 +62,19 @@ inline std::string count_of(heed::Index n, const std::string& singular) {
 class ProgressBar {
  public:
   void update(heed::Index done, heed::Index total, const char* unit) {
+    show(done, total, std::to_string(done) + " of at most " + std::to_string(total) + ' ' + unit);
+  }
+  void show(heed::Index done, heed::Index total, const std::string& text) {
     const auto now = Clock::now();
     if (!terminal_ || now - start_ < std::chrono::seconds(2) || now - drawn_ < std::chrono::milliseconds(100))
       return;
     drawn_ = now;
     shown_ = true;
-    constexpr heed::Index width = 40;
+    constexpr heed::Index width = 24;
     const heed::Index filled = std::min(width, width * done / std::max<heed::Index>(total, 1));
     std::cerr << "\r[" << std::string(static_cast<std::size_t>(filled), '#')
-              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << done << " of at most "
-              << total << ' ' << unit << std::flush;
+              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << text << "\x1B[K"
+              << std::flush;
   }
   void finish() const {
     if (shown_) std::cerr << "\r\x1B[K" << std::flush;

@@ -21,6 +21,9 @@ std::string load_tokenizer_json(const std::filesystem::path& folder);
 /// What a program wants to remember with a checkpoint: texts by name.
 using Notes = std::map<std::string, std::string>;
 
+/// The notes of a checkpoint. Throws FileError.
+Notes checkpoint_notes(const std::filesystem::path& folder);
+
 namespace detail {
 
 struct CheckpointFiles {

@@ -56,6 +56,10 @@ std::string load_tokenizer_json(const path& folder) {
   return read_text(tokenizer_path(folder));
 }
 
+Notes checkpoint_notes(const path& folder) {
+  return SafetensorsFile::open(tensors_path(folder)).metadata();
+}
+
 detail::CheckpointFiles detail::read_checkpoint(const path& folder) {
   const path config_file = config_path(folder);
   const std::string text = read_text(config_file);

@@ -1,0 +1,401 @@
+// mini_gpt_demo: a small GPT learns from a text, and writes. With no argument the text is Shakespeare's sonnets,
+// and it takes less than a minute. Shows how the loss falls, a sample, what a head looks at in it, and proves
+// that the trained model does not see the future.
+//
+//   mini_gpt_demo --text my_letters.txt --steps 3000 --save run    # Ctrl-C saves and ends
+//   mini_gpt_demo --text my_letters.txt --resume run               # goes on where it stopped
+//   mini_gpt_demo --resume run --steps 0 --prompt "Dear"           # only writes
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "any_tokenizer.hpp"
+#include "demo.hpp"
+#include "heed/heed.hpp"
+#include "sonnets.hpp"
+
+namespace {
+
+using heed::Index;
+using heed::TokenId;
+using Scalar = float;
+
+struct Options {
+  std::string text_file;
+  std::string tokenizer = "char";
+  Index vocab_size = 512;
+  heed::GptConfig model{.context = 64, .num_layers = 4, .num_heads = 4, .d_model = 128};
+  std::string positions = "learned";
+  Index batch = 12;
+  Index steps = 1000;
+  double rate = 2e-3;
+  std::string save;
+  std::string resume;
+  std::string prompt;
+  Index length = 400;
+  heed::SamplingOptions sampling{.temperature = 0.8};
+  std::uint64_t seed = 1337;
+  Index threads = 0;
+};
+
+// Ctrl-C: the step under way is finished, then the run is saved.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch no lock");
+
+extern "C" void on_interrupt(int) {
+  interrupted = true;
+}
+
+std::string number(double value, const char* format = "%.4f") {
+  char text[64];
+  (void)std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+/// What is learned from, what is held out, and the run as it stands.
+struct Run {
+  demo::AnyTokenizer tokenizer;
+  heed::TokenWindows train;
+  std::vector<heed::TokenBatch> held_out;  // empty if the text is too short to hold any out
+  std::vector<double> steps, losses;       // of training, averaged between two looks at what is held out
+  std::vector<double> held_out_losses;
+};
+
+void require(bool good, const std::string& message) {
+  if (!good) throw heed::ArgumentError(message);
+}
+
+/// What can be known to be wrong before any work.
+void check(const Options& options) {
+  require(options.batch >= 1, "--batch is " + std::to_string(options.batch) + ", it must be at least 1");
+  require(options.steps >= 0, "--steps is " + std::to_string(options.steps) + ", it must not be negative");
+  require(options.length >= 0, "--length is " + std::to_string(options.length) + ", it must not be negative");
+  require(options.rate > 0 && options.rate < 10, "--lr is " + number(options.rate, "%g") + ", it must be above 0 and below 10");
+  require(options.threads >= 0, "--threads is " + std::to_string(options.threads) + ", it must not be negative");
+  require(options.save.empty() || options.resume.empty() || options.save == options.resume,
+          "--save and --resume name different folders: a run goes on in its own");
+  heed::check_sampling(options.sampling);
+}
+
+/// What a resumed run takes over unless the command line says otherwise.
+void take_over(const CLI::App& app, const heed::Notes& notes, Options& options) {
+  const auto note = [&](const char* option, const char* name, auto& value, auto convert) {
+    const auto found = notes.find(name);
+    if (app.count(option) == 0 && found != notes.end()) value = convert(found->second);
+  };
+  try {
+    note("--steps", "steps", options.steps, [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
+    note("--batch", "batch", options.batch, [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
+    note("--lr", "lr", options.rate, [](const std::string& s) { return std::stod(s); });
+    note("--seed", "seed", options.seed, [](const std::string& s) { return std::stoull(s); });
+  } catch (const std::logic_error&) {
+    throw heed::FileError("the checkpoint in " + options.resume + " has notes that are no numbers");
+  }
+}
+
+Run prepare(const Options& options, demo::AnyTokenizer tokenizer, const std::string& text) {
+  const std::vector<TokenId> ids = tokenizer.encode(text);
+  const Index context = options.model.context;
+  const Index held = std::ssize(ids) / 10;
+  std::cout << "Text: " << (options.text_file.empty() ? "Shakespeare's sonnets" : heed::escaped(options.text_file)) << ", "
+            << text.size() << " bytes, " << demo::count_of(std::ssize(ids), tokenizer.unit()) << " of "
+            << tokenizer.vocab_size() << " kinds";
+  const bool hold = held > context && std::ssize(ids) - held > context;
+  std::cout << (hold ? "; the last tenth is held out\n" : "; too short to hold any of it out\n");
+  const auto middle = ids.end() - (hold ? held : 0);
+  std::vector<heed::TokenBatch> held_out;
+  if (hold) held_out = heed::TokenWindows({middle, ids.end()}, context).in_order(options.batch);
+  return {std::move(tokenizer), heed::TokenWindows({ids.begin(), middle}, context), std::move(held_out), {}, {}, {}};
+}
+
+class Training {
+ public:
+  Training(const Options& options, Run& run, heed::GptTrainer<Scalar>& trainer, heed::Random& random)
+      : options_(options), run_(run), trainer_(trainer), random_(random) {}
+
+  /// Steps until all are done or Ctrl-C. Throws TrainingError if the loss leaves the numbers.
+  void go_on() {
+    if (done() >= options_.steps) return;
+    const heed::CosineSchedule schedule{options_.rate, options_.rate / 10, std::min<Index>(100, options_.steps / 10),
+                                        options_.steps};
+    const Index first = done();
+    const Index every = std::max<Index>(1, options_.steps / 20);
+    look(std::nullopt);
+    heed::TokenBatch batch;
+    double sum = 0;
+    Index counted = 0;
+    start_ = Clock::now();
+    while (done() < options_.steps && !interrupted) {
+      run_.train.draw(random_, options_.batch, batch);
+      const heed::TrainingStep step = trainer_.step(batch.inputs, batch.targets, schedule.at(done()));
+      sum += step.loss;
+      ++counted;
+      show_progress(first, step.loss);
+      if (done() % every == 0 || done() == options_.steps) {
+        look(sum / static_cast<double>(counted));
+        sum = 0;
+        counted = 0;
+        if (!options_.save.empty()) save(options_.save);
+      }
+    }
+    bar_.finish();
+    const double seconds = seconds_since_start();
+    std::cout << demo::count_of(done() - first, "step") << " of " << options_.batch * options_.model.context
+              << " tokens in " << number(seconds, "%.1f") << " s: "
+              << number(static_cast<double>((done() - first) * options_.batch * options_.model.context) / seconds, "%.0f")
+              << " tokens/s\n";
+  }
+
+  Index done() const { return trainer_.optimizer().steps(); }
+
+  void save(const std::string& folder) const {
+    heed::save_checkpoint(folder, trainer_, random_, run_.tokenizer.to_json(),
+                          {{"steps", std::to_string(options_.steps)},
+                           {"batch", std::to_string(options_.batch)},
+                           {"lr", number(options_.rate, "%.17g")},
+                           {"seed", std::to_string(options_.seed)}});
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  void show_progress(Index first, double loss) {
+    const double seconds = seconds_since_start();
+    const double each = seconds / static_cast<double>(done() - first);
+    const double tokens = static_cast<double>(options_.batch * options_.model.context);
+    bar_.show(done(), options_.steps,
+              "step " + std::to_string(done()) + "/" + std::to_string(options_.steps) + "  loss " + number(loss, "%.3f") +
+                  "  " + number(tokens / each, "%.0f") + " tokens/s  " +
+                  number(each * static_cast<double>(options_.steps - done()), "%.0f") + " s left");
+  }
+
+  /// The loss of what is held out, beside that of training since the last look.
+  void look(std::optional<double> loss) {
+    if (!loss && run_.held_out.empty()) return;
+    bar_.finish();
+    std::cout << "  step " << done();
+    if (loss) {
+      run_.steps.push_back(static_cast<double>(done()));
+      run_.losses.push_back(*loss);
+      std::cout << "  loss " << number(*loss);
+    }
+    if (!run_.held_out.empty()) {
+      const double held_out = trainer_.loss(run_.held_out);
+      if (loss) run_.held_out_losses.push_back(held_out);
+      std::cout << "  held out " << number(held_out);
+    }
+    std::cout << std::endl;
+  }
+
+  const Options& options_;
+  Run& run_;
+  heed::GptTrainer<Scalar>& trainer_;
+  heed::Random& random_;
+  demo::ProgressBar bar_;
+  Clock::time_point start_ = Clock::now();
+};
+
+void show_curve(const Run& run) {
+  if (run.losses.size() < 2) return;
+  const heed::Terminal terminal = heed::query_terminal();
+  heed::PlotOptions look;
+  look.title = "Loss in nats for each " + std::string(run.tokenizer.unit());
+  look.x_label = "step";
+  look.width = std::clamp<Index>(terminal.width, 40, 100);
+  look.height = 12;
+  look.color = heed::color_depth(heed::ColorMode::automatic, terminal) != heed::ColorDepth::none;
+  look.charset = terminal.unicode || !terminal.interactive ? heed::Charset::utf8 : heed::Charset::ascii;
+  std::vector<heed::Series> series = {{"training", run.steps, run.losses}};
+  if (!run.held_out_losses.empty()) series.push_back({"held out", run.steps, run.held_out_losses});
+  std::cout << '\n' << heed::plot_curves(series, look);
+}
+
+/// A head of the last layer over the beginning of the sample.
+void show_head(const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  const Index layer = model.config().num_layers - 1;
+  const auto weights = model.attention_weights(ids, layer);
+  const heed::Matrix<Scalar> head = weights.head(0);
+  const heed::Matrix<Scalar> scaled = head.array().colwise() / head.rowwise().maxCoeff().array();
+  const heed::Terminal terminal = heed::query_terminal();
+  heed::HeatMapOptions look;
+  look.form = heed::heat_map_form(heed::color_depth(heed::ColorMode::automatic, terminal),
+                                  terminal.unicode || !terminal.interactive);
+  look.max_width = std::max<Index>(40, terminal.width);
+  for (const TokenId id : ids) look.row_labels.push_back(tokenizer.id_to_token(id));
+  std::cout << "\nHead 0 of layer " << layer
+            << " over the beginning of the sample: a row is a token, its columns are the tokens it looks at,\neach row "
+               "scaled by its largest weight\n"
+            << heed::heat_map(scaled, look);
+}
+
+bool show_causal_check(const heed::Gpt<Scalar>& model, const std::vector<TokenId>& ids) {
+  const heed::CausalReport report =
+      heed::verify_causal([&](const heed::Matrix<Scalar>& x) { return model.logits(x); }, model.embed(ids));
+  std::cout << "\nCausal check of the trained model: " << demo::count_of(report.cuts, "future")
+            << " tried, largest difference before the change: " << number(report.largest_difference, "%g")
+            << "\nverdict: " << (report.passed ? "causal, within 1e-9" : "NOT causal") << "\n";
+  return report.passed;
+}
+
+/// Without a prompt: from the beginning of a line, or of the text.
+std::vector<TokenId> prompt_of(const Options& options, const Run& run) {
+  if (!options.prompt.empty()) {
+    std::vector<TokenId> ids = run.tokenizer.encode(options.prompt);
+    require(!ids.empty(), "the prompt has no tokens: give one with a word in it");
+    return ids;
+  }
+  const auto tokens = run.train.tokens();
+  const auto line_end = std::find_if(tokens.begin(), tokens.end(),
+                                     [&](TokenId id) { return run.tokenizer.id_to_token(id) == "\n"; });
+  return {line_end == tokens.end() ? tokens.front() : *line_end};
+}
+
+int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const Run& run,
+                 const std::vector<TokenId>& prompt, heed::Executor* executor) {
+  heed::Random random(options.seed + 2);
+  heed::GenerateOptions how;
+  how.max_new_tokens = options.length;
+  how.sampling = options.sampling;
+  how.executor = executor;
+  std::vector<TokenId> ids = prompt;
+  const std::vector<TokenId> text = heed::generate<Scalar>(model, prompt, how, random);
+  ids.insert(ids.end(), text.begin(), text.end());
+  std::cout << "\nSample (temperature " << number(options.sampling.temperature, "%g") << ", seed " << options.seed
+            << "):\n";
+  // Line by line, each made safe for the terminal.
+  std::string line;
+  for (const char c : run.tokenizer.decode(ids) + "\n") {
+    if (c != '\n') {
+      line += c;
+      continue;
+    }
+    std::cout << "  " << heed::escaped(line) << '\n';
+    line.clear();
+  }
+  ids.resize(static_cast<std::size_t>(std::min<Index>({std::ssize(ids), model.config().context, 40})));
+  show_head(model, run.tokenizer, ids);
+  return show_causal_check(model, ids) ? 0 : 1;
+}
+
+int run(const CLI::App& app, Options& options) {
+  check(options);
+  std::optional<heed::Gpt<Scalar>> model;
+  std::optional<demo::AnyTokenizer> tokenizer;
+  if (!options.resume.empty()) {
+    model = heed::load_model<Scalar>(options.resume);
+    tokenizer = demo::AnyTokenizer::from_json(heed::load_tokenizer_json(options.resume));
+    require(tokenizer->vocab_size() == model->config().vocab_size,
+            "the tokenizer in " + options.resume + " has " + std::to_string(tokenizer->vocab_size()) +
+                " tokens, the model is for " + std::to_string(model->config().vocab_size));
+    take_over(app, heed::checkpoint_notes(options.resume), options);
+    options.model = model->config();
+    options.save = options.resume;
+  }
+  const std::string text = options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
+  if (!tokenizer) {
+    tokenizer = options.tokenizer == "char" ? demo::AnyTokenizer::characters(text)
+                                            : demo::AnyTokenizer::byte_pairs(text, options.vocab_size);
+    options.model.vocab_size = tokenizer->vocab_size();
+  }
+  Run run = prepare(options, *tokenizer, text);
+  const std::vector<TokenId> prompt = prompt_of(options, run);  // a wrong one is known before the training
+  if (!model) {
+    heed::Random initial(options.seed);
+    model.emplace(options.model, initial);
+  }
+  heed::ThreadPool pool(options.threads);
+  heed::Executor* const executor = pool.concurrency() > 1 ? &pool : nullptr;
+  heed::GptTrainer<Scalar> trainer(
+      *model, {.batch_size = options.batch, .seq_len = options.model.context, .dropout_seed = options.seed}, executor);
+  heed::Random random(options.seed + 1);
+  if (!options.resume.empty()) (void)heed::resume(options.resume, trainer, random);
+  std::cout << "Model: " << demo::count_of(options.model.num_layers, "layer") << ", "
+            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model << ", context "
+            << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
+            << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
+
+  Training training(options, run, trainer, random);
+  if (training.done() > 0) std::cout << "Goes on at step " << training.done() << "\n";
+  std::signal(SIGINT, on_interrupt);
+  try {
+    training.go_on();
+  } catch (const heed::TrainingError& error) {
+    std::cerr << "mini_gpt_demo: " << error.what() << "\n"
+              << (options.save.empty() ? "" : "The last checkpoint is in " + options.save + ". ")
+              << "A smaller --lr may help.\n";
+    return 1;
+  }
+  if (interrupted) {
+    const std::string folder = options.save.empty() ? "mini_gpt_interrupted" : options.save;
+    training.save(folder);
+    std::cout << "Stopped at step " << training.done() << " of " << options.steps << ", saved. To go on: --resume "
+              << folder << "\n";
+    return 130;  // as shells report a program that Ctrl-C ended
+  }
+  if (!options.save.empty()) {
+    training.save(options.save);
+    std::cout << "Saved in " << heed::escaped(options.save) << "\n";
+  }
+  std::signal(SIGINT, SIG_DFL);
+  show_curve(run);
+  return write_sample(options, *model, run, prompt, executor);
+}
+
+int program(int argc, char** argv) {
+  Options options;
+  CLI::App app{
+      "Trains a small GPT on a text and lets it write. Exits with 1 if the trained model fails the causal check or "
+      "its loss leaves the numbers."};
+  app.add_option("--text", options.text_file, "text file to learn from (default: Shakespeare's sonnets)");
+  app.add_option("--tokenizer", options.tokenizer, "what a token is")
+      ->check(CLI::IsMember({"char", "bpe"}))
+      ->capture_default_str();
+  app.add_option("--vocab-size", options.vocab_size, "most tokens of the bpe vocabulary")->capture_default_str();
+  app.add_option("--layers", options.model.num_layers, "blocks of attention and feed-forward layer")
+      ->capture_default_str();
+  app.add_option("--heads", options.model.num_heads, "heads of attention; they divide d-model")->capture_default_str();
+  app.add_option("--d-model", options.model.d_model, "numbers for each token")->capture_default_str();
+  app.add_option("--context", options.model.context, "tokens that the model looks back on")->capture_default_str();
+  app.add_option("--positions", options.positions, "how it knows their order")
+      ->check(CLI::IsMember({"learned", "sinusoidal", "rotary"}))
+      ->capture_default_str();
+  app.add_option("--dropout", options.model.dropout, "how much is dropped in training")->capture_default_str();
+  app.add_option("--batch", options.batch, "sequences of each step")->capture_default_str();
+  app.add_option("--steps", options.steps, "steps in all, those before --resume included")->capture_default_str();
+  app.add_option("--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine")
+      ->capture_default_str();
+  app.add_option("--save", options.save, "folder for checkpoints, written while it trains and at its end");
+  app.add_option("--resume", options.resume, "folder of a checkpoint to go on from, with the same --text");
+  app.add_option("--prompt", options.prompt, "what the sample begins with (default: a new line)");
+  app.add_option("--length", options.length, "tokens of the sample")->capture_default_str();
+  app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  app.add_option("--top-k", options.sampling.top_k, "choose among so many; 0: all")->capture_default_str();
+  app.add_option("--top-p", options.sampling.top_p, "choose among the likeliest that are together so likely")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of weights, batches and sample: the same seed writes the same text")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "threads; 0: one for each processor")->capture_default_str();
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
+  options.model.positions = options.positions == "rotary"       ? heed::PositionKind::rotary
+                            : options.positions == "sinusoidal" ? heed::PositionKind::sinusoidal
+                                                                : heed::PositionKind::learned;
+  return run(app, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return demo::guarded("mini_gpt_demo", [&] { return program(argc, argv); });
+}
