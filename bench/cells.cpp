@@ -1,6 +1,7 @@
 #include "cells.hpp"
 
 #include "contest.hpp"
+#include "gpt_cells.hpp"
 
 namespace heed::bench {
 
@@ -167,6 +168,8 @@ std::vector<Cell> register_cells(const Grid& grid) {
     add_layer<double>(cells, 128, 768, 12, 1);
     add_layer<float>(cells, 512, 768, 12, 1);
   }
+  const std::vector<Cell> gpt = register_gpt_cells(grid);
+  cells.insert(cells.end(), gpt.begin(), gpt.end());
   return cells;
 }
 

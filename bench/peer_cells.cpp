@@ -7,6 +7,7 @@
 
 #include "cells.hpp"
 #include "contest.hpp"
+#include "gpt_cells.hpp"
 #include "peer_contest.hpp"
 
 namespace heed::bench {
@@ -121,6 +122,8 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
   for (const AttentionSizes& sizes : gradient_cells) add(sizes, true);
   for (const ProductSizes& sizes : product_cells) add(sizes);
   for (const LayerSizes& sizes : layer_cells) add(sizes);
+  const std::vector<Cell> gpt = register_gpt_peer_cells(grid, all_peers);
+  cells.insert(cells.end(), gpt.begin(), gpt.end());
   return cells;
 }
 

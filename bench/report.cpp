@@ -113,6 +113,8 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
     if (const auto bytes = run.counters.find("bytes_per_second"); bytes != run.counters.end()) {
       s.bytes_per_second.push_back(bytes->second);
     }
+    if (const auto items = run.counters.find("items_per_second"); items != run.counters.end())
+      s.tokens_per_second.push_back(items->second);
   }
 }
 
@@ -169,6 +171,12 @@ std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
     text << pad(name, widest, true) << pad(milliseconds_text(median(s.milliseconds)), 10)
          << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 6)
          << pad(format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12) << '\n';
+  }
+  for (const auto& [name, s] : samples) {
+    if (s.tokens_per_second.empty()) continue;
+    text << pad(name, widest, true) << pad(milliseconds_text(median(s.milliseconds)), 10)
+         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 6)
+         << pad(format("%.0f tokens/s", median(s.tokens_per_second)), 20) << '\n';
   }
   return text.str() + failures;
 }

@@ -16,6 +16,7 @@ struct Samples {
   std::vector<double> peak_gflops;
   std::vector<double> read_gbytes;  // of the machine, beside each sample
   std::vector<double> bytes_per_second;
+  std::vector<double> tokens_per_second;
 };
 
 /// By the name of the benchmark, "<cell>/<contestant>".

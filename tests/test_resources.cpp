@@ -7,10 +7,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
 #include "catch.hpp"
+#include "gpt_cases.hpp"
 #include "heed/attention_backward.hpp"
 #include "heed/multi_head_attention.hpp"
+#include "heed/multi_head_attention_backward.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -153,6 +156,20 @@ TEMPLATE_TEST_CASE("a backward run allocates nothing and takes no lock", "", flo
   CHECK(run.locks == 0);
 }
 
+TEMPLATE_TEST_CASE("a pass through a layer and back allocates nothing", "", float, double) {
+  Random random(2);
+  const MultiHeadAttention<TestType> layer({.d_model = 24, .num_heads = 3, .bias = true}, random);
+  MultiHeadAttention<TestType> grads = zeros_like(layer);
+  const Matrix<TestType> x = random_matrix<TestType>(80, 24, 3);
+  MultiHeadAttentionPass<TestType> pass(layer, 80, {.mask = causal(), .batch_size = 2});
+  const Counted run = count([&] {
+    pass.forward(layer, x);
+    pass.backward(layer, x, x, grads);
+  });
+  CHECK(run.allocations == 0);
+  CHECK(run.locks == 0);
+}
+
 TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives the layer's bits", "", float,
                    double) {
   Random random(2);
@@ -186,4 +203,37 @@ TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives
   wrong.out.data = const_cast<TestType*>(x.data());
   CHECK(
       contains(message_of<ArgumentError>([&] { plan.check(wrong); }), "out (80 x 24) overlaps x (80 x 24)"));
+}
+
+TEMPLATE_TEST_CASE("training allocates nothing once the trainer is made", "", float, double) {
+  GptConfig config{.vocab_size = 300, .context = 40, .num_layers = 2, .num_heads = 2, .d_model = 24};
+  for (const bool all_options : {false, true}) {
+    config.gated = config.bias = all_options;
+    config.tied = config.rms_norm = !all_options;
+    config.dropout = all_options ? 0.2 : 0;
+    config.positions = all_options ? PositionKind::learned : PositionKind::rotary;
+    for (const Index batch_size : {1, 7}) {
+      for (const Index threads : {1, 3}) {
+        CAPTURE(all_options, batch_size, threads);
+        std::optional<ThreadPool> pool;  // here, as the threads of another one take locks of their own
+        if (threads > 1) pool.emplace(threads);
+        Gpt<TestType> model = stirred_model<TestType>(config, 5, 0.1);
+        GptTrainer<TestType> trainer(model, {.batch_size = batch_size, .seq_len = 33},
+                                     pool ? &*pool : nullptr);
+        const TokenWindows windows(drawn_ids(200, 300, 6), 33);
+        Random random(7);
+        TokenBatch batch;
+        windows.draw(random, batch_size, batch);
+        const Counted training = count([&] {
+          for (int step = 0; step < 3; ++step) {
+            windows.draw(random, batch_size, batch);
+            trainer.step(batch.inputs, batch.targets, 0.01);
+            trainer.loss(batch.inputs, batch.targets);
+          }
+        });
+        CHECK(training.allocations == 0);
+        if (!pool) CHECK(training.locks == 0);
+      }
+    }
+  }
 }

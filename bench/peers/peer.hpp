@@ -6,7 +6,9 @@
 // Tensors arrive as float, contiguous and with heads before positions: (batch, heads, length, head_dim). A
 // file brings them into the layout that its library is fastest with; this is preparation, and not timed.
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +50,20 @@ struct LayerProblem {
   const float *w_q, *w_k, *w_v, *w_o;
 };
 
+/// Steps of training a GPT, all on one batch: pre-norm blocks, LayerNorm without bias, exact GELU, learned
+/// positions, the embedding's table for the output, no biases, no dropout, AdamW with beta 0.9 and 0.99,
+/// decay of 0.1 on matrices, gradients clipped to a norm of 1.
+struct TrainingProblem {
+  long batch, seq_len, layers, heads, d_model, d_ff, vocab_size;
+  double rate;
+  int threads;
+  const std::int32_t* inputs;   // batch x seq_len
+  const std::int32_t* targets;  // the same
+  /// The weights to begin with, row-major, by Heed's names: "blocks.0.attention.w_q". They stand right of
+  /// what they multiply.
+  const std::map<std::string, std::vector<float>>* weights;
+};
+
 /// One problem, ready to run: sessions, plans and memory are made, the number of threads is set.
 class Call {
  public:
@@ -59,7 +75,7 @@ class Call {
   virtual void run() = 0;
 
   /// What the last run computed: (batch, heads, query_len, head_dim) for attention, the gradients of query,
-  /// key and value one after another, rows x columns otherwise.
+  /// key and value one after another, the loss of a step of training, rows x columns otherwise.
   virtual std::vector<float> result() const = 0;
 };
 
@@ -77,6 +93,7 @@ struct Peer {
   std::vector<Way> (*product)(const ProductProblem& problem) = nullptr;
   std::vector<Way> (*layer)(const LayerProblem& problem) = nullptr;
   std::vector<Way> (*gradients)(const GradientProblem& problem) = nullptr;
+  std::vector<Way> (*training)(const TrainingProblem& problem) = nullptr;
 };
 
 /// Those that were found when this program was built.

@@ -20,6 +20,9 @@
 
 namespace heed::bench {
 
+std::vector<Way> torch_training(const TrainingProblem& problem);  // torch_gpt.cpp
+void set_torch_threads(int threads);
+
 namespace {
 
 // A view, without a copy. ATen has no constant tensors; nothing here writes to it.
@@ -27,19 +30,10 @@ at::Tensor tensor(const float* data, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<float*>(data), sizes, at::kFloat);
 }
 
-// Torch counts its own threads. Those of the OpenBLAS under it, if that is what it runs on, are its user's
-// business.
-void set_threads(int threads) {
-  at::set_num_threads(threads);
-  if (void* function = dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) {
-    reinterpret_cast<void (*)(int)>(function)(threads);
-  }
-}
-
 class TorchCall final : public Call {
  public:
   TorchCall(int threads, std::function<at::Tensor()> function) : function_(std::move(function)) {
-    set_threads(threads);
+    set_torch_threads(threads);
   }
 
   void run() override {
@@ -83,7 +77,7 @@ class TorchGradients final : public Call {
  public:
   TorchGradients(const GradientProblem& p, bool heads_last) : causal_(p.attention.causal) {
     const AttentionProblem& a = p.attention;
-    set_threads(a.threads);
+    set_torch_threads(a.threads);
     const std::array<std::int64_t, 4> sizes = {a.batch, a.heads, a.query_len, a.head_dim};
     for (const float* data : {a.query, a.key, a.value}) {
       at::Tensor t = tensor(data, sizes).clone();
@@ -158,8 +152,17 @@ std::vector<Way> layer(const LayerProblem& p) {
 
 }  // namespace
 
+// Torch counts its own threads. Those of the OpenBLAS under it, if that is what it runs on, are its user's
+// business.
+void set_torch_threads(int threads) {
+  at::set_num_threads(threads);
+  if (void* function = dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) {
+    reinterpret_cast<void (*)(int)>(function)(threads);
+  }
+}
+
 Peer torch_peer() {
-  return {"torch", TORCH_VERSION, &attention, &product, &layer, &gradients};
+  return {"torch", TORCH_VERSION, &attention, &product, &layer, &gradients, &torch_training};
 }
 
 }  // namespace heed::bench

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "heed/checkpoint_files.hpp"
@@ -28,12 +29,12 @@ namespace heed {
 
 namespace detail {
 
-/// Throws FileError unless the file's tensor has rows x cols numbers of type T, and copies them.
+/// Copies a tensor. Throws FileError unless it has rows x cols numbers.
 template <class T>
 void read_matrix(const CheckpointFiles& files, const std::string& name, const MatrixView<T>& matrix) {
   const TensorInfo& info = files.tensors.at(name);
   if (info.shape != std::vector<std::ptrdiff_t>{matrix.rows, matrix.cols}) {
-    throw_file_error("the checkpoint's " + name + " has other sizes than the model's, which is " +
+    throw_file_error(files.name + ": " + name + " has other sizes than the model's, which is " +
                      size_of(matrix));
   }
   const std::vector<T> values = files.tensors.values<T>(name);
@@ -41,6 +42,28 @@ void read_matrix(const CheckpointFiles& files, const std::string& name, const Ma
     for (Index j = 0; j < matrix.cols; ++j)
       matrix(i, j) = values[static_cast<std::size_t>(i * matrix.cols + j)];
   }
+}
+
+/// Throws FileError unless the file's tensor was written as numbers of type T.
+template <class T>
+void require_type(const CheckpointFiles& files, const std::string& name) {
+  const Dtype dtype = files.tensors.at(name).dtype;
+  if (dtype != dtype_of<T>()) {
+    throw_file_error(files.name + ": " + name + " is " + std::string(dtype_name(dtype)) +
+                     ", this training needs " + std::string(dtype_name(dtype_of<T>())));
+  }
+}
+
+/// The numbers of a tensor that has `size` of them, of type T. Throws FileError if it has not.
+template <class T>
+std::vector<T> read_state(const CheckpointFiles& files, const std::string& name, std::size_t size) {
+  require_type<T>(files, name);
+  std::vector<T> values = files.tensors.values<T>(name);
+  if (values.size() != size) {
+    throw_file_error(files.name + ": " + name + " has " + std::to_string(values.size()) +
+                     " numbers, this training needs " + std::to_string(size));
+  }
+  return values;
 }
 
 inline constexpr const char* first_moments_name = "optimizer.first_moments";
@@ -92,30 +115,33 @@ Gpt<Scalar> load_model(const std::filesystem::path& folder) {
 template <class Scalar>
 Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, Random& random) {
   const detail::CheckpointFiles files = detail::read_checkpoint(folder);
-  if (!(files.config == trainer.model().config()))
-    throw_file_error("the checkpoint in " + folder.string() + " has another configuration than the model");
+  // As JSON, which has in numbers what one of both may have left at its default.
+  if (config_to_json(files.config) != config_to_json(trainer.model().config()))
+    throw_file_error(files.name + " is of another configuration than the model");
   // Everything is read before anything is set.
   Gpt<Scalar> model = trainer.model();
-  for (const Parameter<Scalar>& weight : parameters(model))
+  for (const Parameter<Scalar>& weight : parameters(model)) {
+    detail::require_type<Scalar>(files, weight.name);
     detail::read_matrix(files, weight.name, weight.value);
-  const std::vector<Scalar> first = files.tensors.values<Scalar>(detail::first_moments_name);
-  const std::vector<Scalar> second = files.tensors.values<Scalar>(detail::second_moments_name);
-  const std::vector<std::int64_t> steps = files.tensors.values<std::int64_t>(detail::steps_name);
-  const std::vector<std::int64_t> state = files.tensors.values<std::int64_t>(detail::random_name);
-  if (steps.size() != 1 || first.size() != trainer.optimizer().first_moments().size() ||
-      second.size() != first.size() ||
-      files.tensors.at(detail::first_moments_name).dtype != dtype_of<Scalar>()) {
-    throw_file_error("the checkpoint in " + folder.string() + " is of another optimizer or scalar");
   }
+  const std::size_t size = trainer.optimizer().first_moments().size();
+  const auto first = detail::read_state<Scalar>(files, detail::first_moments_name, size);
+  const auto second = detail::read_state<Scalar>(files, detail::second_moments_name, size);
+  const auto steps = detail::read_state<std::int64_t>(files, detail::steps_name, 1).front();
+  const auto state = detail::read_state<std::int64_t>(files, detail::random_name, Random::state_size);
   std::vector<std::uint32_t> words;
-  for (const std::int64_t word : state) words.push_back(static_cast<std::uint32_t>(word));
+  for (const std::int64_t word : state) {
+    if (!std::in_range<std::uint32_t>(word))
+      throw_file_error(files.name + ": " + detail::random_name + " has " + std::to_string(word));
+    words.push_back(static_cast<std::uint32_t>(word));
+  }
   Random restored(0);
   try {
     restored.restore(words);
-  } catch (const ArgumentError& error) {
-    throw_file_error("the checkpoint in " + folder.string() + ": " + error.what());
+    trainer.optimizer().restore(static_cast<Index>(steps), first, second);
+  } catch (const Error& error) {
+    throw_file_error(files.name + ": " + error.what());
   }
-  trainer.optimizer().restore(static_cast<Index>(steps.front()), first, second);
   random = restored;
   const std::vector<Parameter<Scalar>> read = parameters(model);
   for (std::size_t p = 0; p < read.size(); ++p)

@@ -29,6 +29,7 @@ namespace detail {
 struct CheckpointFiles {
   GptConfig config;
   SafetensorsFile tensors;
+  std::string name;  // of the file that has them, for messages
 };
 
 /// Throws FileError, naming the file, if one is missing or not what it promises.

@@ -62,15 +62,20 @@ class FeedForward {
   }
 
   /// The gradient with respect to x; those of the weights are added to `gradients`. kept is what forward()
-  /// left for the same x. Throws ShapeError if sizes do not fit.
+  /// left for the same x. Throws ShapeError before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Kept& kept, const Eigen::DenseBase<G>& grad_out,
                           FeedForward& gradients, Executor* executor = nullptr) const {
+    detail::require_scalar<Scalar, X>();
+    detail::require_scalar<Scalar, G>();
     detail::require_matrix(view(kept.up), "kept.up", x.rows(), up.w.cols(), "x");
     detail::require_matrix(view(kept.hidden), "kept.hidden", x.rows(), up.w.cols(), "x");
-    detail::require_matrix(view(grad_out), "grad_out", x.rows(), down.w.cols(), "x");
+    if (gate) detail::require_matrix(view(kept.gate), "kept.gate", x.rows(), up.w.cols(), "x");
     if (gate.has_value() != gradients.gate.has_value())
       throw_shape_error("gradients is of another kind of layer: one of both is gated");
+    down.check_backward(view(kept.hidden), view(grad_out), gradients.down, "gradients.down.");
+    up.check_backward(view(x), view(kept.up), gradients.up, "gradients.up.");
+    if (gate) gate->check_backward(view(x), view(kept.gate), *gradients.gate, "gradients.gate.");
     const Matrix<Scalar> grad_hidden = down.backward(kept.hidden, grad_out, gradients.down, executor);
     if (!gate) {
       return up.backward(x, activate_backward(activation, kept.up, grad_hidden, executor), gradients.up,

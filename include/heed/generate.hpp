@@ -62,6 +62,17 @@ class GptDecoder {
     return logits_;
   }
 
+  /// Forgets all but the first `length` tokens in the cache, to go on in another way from there. Throws
+  /// RangeError unless 0 <= length <= length(). logits() stay those of the last read().
+  void truncate(Index length) {
+    if (length < 0 || length > this->length()) {
+      throw_range_error("the first " + std::to_string(length) + " tokens are to be kept, there are " +
+                        std::to_string(this->length()));
+    }
+    seen_.resize(seen_.size() - static_cast<std::size_t>(this->length() - length));
+    for (KvCache<Scalar>& cache : caches_) cache.truncate(0, length);
+  }
+
   /// Of the last read().
   const Matrix<Scalar>& logits() const noexcept { return logits_; }
 

@@ -25,7 +25,7 @@ AttentionShape sequence_shape(const GptConfig& config, Index seq_len) {
 }
 
 inline GptTrainerOptions checked(const GptTrainerOptions& options, const GptConfig& config) {
-  require_sizes_at_least_one(options.batch_size, "batch_size", options.seq_len, "seq_len");
+  require_batch(options.batch_size, options.seq_len);
   if (options.seq_len > config.context) {
     throw_shape_error("seq_len is " + std::to_string(options.seq_len) + ", the model's context is " +
                       std::to_string(config.context));
@@ -247,7 +247,7 @@ double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const 
   }
   // As many rows at a time as stay in a second-level cache with what is computed of them; no bit depends on
   // it.
-  constexpr Index shard_rows = 256;
+  constexpr Index shard_rows = 384;
   const Index rounds =
       std::max<Index>(1, (batch * seq_len + shard_rows * threads_ / 2) / (shard_rows * threads_));
   const Index shards = std::min(batch, rounds * threads_);

@@ -32,6 +32,7 @@
 #include "heed/multi_head_attention.hpp"
 
 #include "heed/parameters.hpp"
+#include "heed/multi_head_attention_backward.hpp"
 #include "heed/linear.hpp"
 #include "heed/norm.hpp"
 #include "heed/activation.hpp"

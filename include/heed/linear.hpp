@@ -55,17 +55,24 @@ class Linear {
                           Linear& gradients, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
     detail::require_scalar<Scalar, G>();
-    check(view(x));
-    detail::require_matrix(
-        view(grad_out), "grad_out", x.rows(), w.cols(),
-        "a layer of " + std::to_string(w.cols()) + " columns on " + std::to_string(x.rows()) + " rows");
-    detail::require_matrix(view(gradients.w), "gradients.w", w.rows(), w.cols(), "w");
-    detail::require_matrix(view(gradients.b), "gradients.b", b.rows(), b.cols(), "b");
+    check_backward(view(x), view(grad_out), gradients, "gradients.");
     multiply<Scalar>(view(x).transposed(), {view(grad_out), mutable_view(gradients.w), {}, true}, executor);
     if (b.size() > 0) detail::Rows<Scalar>::column_sums(view(grad_out), mutable_view(gradients.b));
     Matrix<Scalar> grad_x(x.rows(), w.rows());
     multiply<Scalar>(view(grad_out), {view(w).transposed(), mutable_view(grad_x)}, executor);
     return grad_x;
+  }
+
+  /// Throws ShapeError unless these fit backward(). name: of the gradients' matrices, what is in front of
+  /// "w".
+  void check_backward(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,
+                      const Linear& gradients, const std::string& name) const {
+    check(x);
+    detail::require_matrix(
+        grad_out, "grad_out", x.rows, w.cols(),
+        "a layer of " + std::to_string(w.cols()) + " columns on " + std::to_string(x.rows) + " rows");
+    detail::require_matrix(view(gradients.w), (name + "w").c_str(), w.rows(), w.cols(), "w");
+    detail::require_matrix(view(gradients.b), (name + "b").c_str(), b.rows(), b.cols(), "b");
   }
 
   template <class F>

@@ -10,7 +10,13 @@
 
 namespace heed::reference {
 
-/// The derivative and value of an activation at one number.
+/// x weight, where a weight of 0 makes an infinite x 0 too.
+template <class T>
+T weighted(T x, T weight) {
+  return weight == T(0) ? weight : x * weight;
+}
+
+/// The value of an activation at one number, and its derivative.
 template <class T>
 T activation_value(Activation kind, T x) {
   using std::erfc;
@@ -19,17 +25,17 @@ T activation_value(Activation kind, T x) {
   using std::tanh;
   switch (kind) {
     case Activation::gelu:
-      return x * erfc(-x / sqrt(T(2))) / T(2);
+      return weighted<T>(x, erfc(-x / sqrt(T(2))) / T(2));
     case Activation::gelu_tanh: {
       const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
-      return x * (T(1) + tanh(u)) / T(2);
+      return weighted<T>(x, (T(1) + tanh(u)) / T(2));
     }
     case Activation::silu:
-      return x / (T(1) + exp(-x));
+      return weighted<T>(x, T(1) / (T(1) + exp(-x)));
     case Activation::relu:
       break;
   }
-  return x > T(0) ? x : T(0);
+  return x <= T(0) ? T(0) : x;
 }
 
 template <class T>
@@ -40,21 +46,21 @@ T activation_slope(Activation kind, T x) {
   using std::tanh;
   switch (kind) {
     case Activation::gelu:
-      return erfc(-x / sqrt(T(2))) / T(2) + x * exp(-x * x / T(2)) * T(0.39894228040143267794L);
+      return erfc(-x / sqrt(T(2))) / T(2) + weighted<T>(x, exp(-x * x / T(2))) * T(0.39894228040143267794L);
     case Activation::gelu_tanh: {
       const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
       const T du = T(0.79788456080286535588L) * (T(1) + T(3) * T(0.044715L) * x * x);
       const T t = tanh(u);
-      return (T(1) + t) / T(2) + x * (T(1) - t * t) * du / T(2);
+      return (T(1) + t) / T(2) + weighted<T>(x * du, T(1) - t * t) / T(2);
     }
     case Activation::silu: {
       const T s = T(1) / (T(1) + exp(-x));
-      return s + x * s * (T(1) - s);
+      return s + weighted<T>(x, s * (T(1) - s));
     }
     case Activation::relu:
       break;
   }
-  return x > T(0) ? T(1) : T(0);
+  return x > T(0) ? T(1) : x <= T(0) ? T(0) : x;  // NaN is neither
 }
 
 /// The functions of RowFunctions for any scalar; executors are not used.
@@ -157,16 +163,20 @@ struct RowFunctions {
     using std::exp;
     using std::log;
     for (Index i = 0; i < logits.rows; ++i) {
-      const bool counted = targets[i] != ignored;
+      if (targets[i] == ignored) {
+        losses[i] = 0;
+        for (Index j = 0; j < grad.cols; ++j) grad(i, j) = T(0);
+        continue;
+      }
+      const T logit = logits(i, targets[i]);
       T max = logits(i, 0);
       for (Index j = 1; j < logits.cols; ++j) max = logits(i, j) > max ? logits(i, j) : max;
       T sum = T(0);
       for (Index j = 0; j < logits.cols; ++j) sum += exp(logits(i, j) - max);
-      losses[i] = counted ? static_cast<double>(log(sum) + max - logits(i, targets[i])) : 0;
+      losses[i] = static_cast<double>(log(sum) + (max - logit));
       for (Index j = 0; j < grad.cols; ++j) {
         const T softmax = exp(logits(i, j) - max) / sum;
-        const T certain = counted && j == targets[i] ? T(1) : T(0);
-        grad(i, j) = counted ? T(factor) * (softmax - certain) : T(0);
+        grad(i, j) = T(factor) * (softmax - (j == targets[i] ? T(1) : T(0)));
       }
     }
   }

@@ -22,10 +22,9 @@ void check_sampling(const SamplingOptions& options);
 
 /// One token, drawn with the probabilities softmax(logits / temperature) gives to those that the options
 /// leave (top_p: Holtzman et al. 2020). Among equal scores the lowest token comes first, so temperature 0 and
-/// top_k 1 always give the first of the largest. Draws one number from `random`, unless there is no choice.
-/// Computed in double, in one order: the same logits and seed give the same token on any number of threads.
-/// Throws as check_sampling, ShapeError for no logits, ArgumentError for one that is NaN. T is float or
-/// double.
+/// top_k 1 always give the first of the largest. Draws one number from `random`, for those two none. Computed
+/// in double, in one order: the same logits and seed give the same token on any number of threads. Throws as
+/// check_sampling, ShapeError for no logits, ArgumentError for one that is NaN. T is float or double.
 template <class T>
 TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
 

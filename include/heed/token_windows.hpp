@@ -12,6 +12,13 @@
 
 namespace heed {
 
+namespace detail {
+
+/// Throws ShapeError unless both are at least 1 and batch_size * seq_len tokens could be in a memory.
+void require_batch(Index batch_size, Index seq_len);
+
+}  // namespace detail
+
 /// Sequences one after another: as GptTrainer takes them.
 struct TokenBatch {
   std::vector<TokenId> inputs;

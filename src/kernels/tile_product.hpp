@@ -33,7 +33,7 @@ enum class Start { zero, accumulate };
 // Where b comes from memory and not from a cache, it is asked for so many bytes ahead: hardware prefetchers
 // stop at the end of a page. With 8 KB decoding was 5 to 25 % faster than without (bfloat16, 1 and 4 rows,
 // one core of a Zen 5), with 2 KB no faster.
-enum class Source { cache, memory };
+enum class Source { cache, memory, wide_memory };
 inline constexpr int kBytesAhead = 8192;
 
 /// B is T, or a 16-bit number of a cache, which is widened on its way into the register.
@@ -58,6 +58,10 @@ inline void tile_product(Index depth, const T* a, const B* b, Index b_stride, T*
     load_columns<T, Packets>(b, columns);
     if constexpr (source == Source::memory)
       __builtin_prefetch(reinterpret_cast<const char*>(b) + kBytesAhead);
+    if constexpr (source == Source::wide_memory) {
+#pragma GCC unroll 8
+      for (int p = 0; p < Packets; ++p) __builtin_prefetch(b + (Packets + p) * lanes);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const Packet<T> element = broadcast<T>(a[r * step.row]);
@@ -105,8 +109,10 @@ inline void wide_product(Index rows, Index depth, const T* a, const T* b, Index 
                           : Rows * 4 <= kTileRows * kTilePackets ? 4
                                                                  : kTilePackets;
   Index col = 0;
+  constexpr Source source = Rows == 1 ? Source::wide_memory : Source::cache;
   for (; col + packets * kLanes<T> <= cols; col += packets * kLanes<T>)
-    tile_product<T, Rows, packets, AStep, start>(depth, a, b + col, b_stride, c + col, c_stride, step);
+    tile_product<T, Rows, packets, AStep, start, source>(depth, a, b + col, b_stride, c + col, c_stride,
+                                                         step);
   for (; col < cols; col += kLanes<T>)
     tile_product<T, Rows, 1, AStep, start>(depth, a, b + col, b_stride, c + col, c_stride, step);
 }

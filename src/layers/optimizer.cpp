@@ -106,8 +106,9 @@ void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double g
   step.rate = static_cast<T>(rate);
   step.beta1 = static_cast<T>(options_.beta1);
   step.beta2 = static_cast<T>(options_.beta2);
-  step.correction1 = static_cast<T>(1 / (1 - std::pow(options_.beta1, t)));
-  step.correction2 = static_cast<T>(1 / std::sqrt(1 - std::pow(options_.beta2, t)));
+  // Of the betas that the moments are made with: 1 - 0.999 is another number in float, by 5e-5 of it.
+  step.correction1 = static_cast<T>(1 / (1 - std::pow(static_cast<double>(step.beta1), t)));
+  step.correction2 = static_cast<T>(1 / std::sqrt(1 - std::pow(static_cast<double>(step.beta2), t)));
   step.epsilon = static_cast<T>(options_.epsilon);
   step.grad_factor = static_cast<T>(grad_factor);
   over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {

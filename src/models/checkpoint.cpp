@@ -45,6 +45,18 @@ void keep_text(const path& folder, const path& file, const std::string& text) {
   }
 }
 
+/// A configuration says how much memory its model takes: before that is taken, most of it must be there.
+void require_weights_of(const GptConfig& config, const detail::CheckpointFiles& files) {
+  const auto d = static_cast<double>(config.d_model);
+  const double block = 2 * d * (d + static_cast<double>(config.ff_size()));
+  const double needed =
+      static_cast<double>(config.vocab_size) * d + static_cast<double>(config.num_layers) * block;
+  double there = 0;
+  for (const TensorInfo& tensor : files.tensors.tensors()) there += static_cast<double>(tensor.size);
+  if (needed > there)
+    throw_file_error(files.name + " has fewer numbers than a model of the configuration beside it");
+}
+
 }  // namespace
 
 bool has_checkpoint(const path& folder) {
@@ -69,7 +81,10 @@ detail::CheckpointFiles detail::read_checkpoint(const path& folder) {
   } catch (const Error& error) {
     throw_file_error(io::quote_path(config_file) + ": " + error.what());
   }
-  return {config, SafetensorsFile::open(tensors_path(folder))};
+  CheckpointFiles files{config, SafetensorsFile::open(tensors_path(folder)),
+                        io::quote_path(tensors_path(folder))};
+  require_weights_of(config, files);
+  return files;
 }
 
 void detail::write_checkpoint(const path& folder, const GptConfig& config, const std::string& tokenizer_json,

@@ -8,6 +8,7 @@
 
 #include "attention/check.hpp"
 #include "heed/error.hpp"
+#include "io/json_object.hpp"
 #include "io/quote.hpp"
 
 namespace heed {
@@ -90,14 +91,17 @@ const char* name_of(const Names& names, Kind kind) {
 }  // namespace
 
 void check_config(const GptConfig& config) {
+  const auto require_size = [](Index value, const char* name) {
+    detail::require_positive(value, name);
+    detail::require_possible(value, name);
+  };
   for (const auto& [value, name] :
        {std::pair{config.vocab_size, "vocab_size"}, std::pair{config.context, "context"},
         std::pair{config.num_layers, "num_layers"}, std::pair{config.num_heads, "num_heads"},
-        std::pair{config.kv_heads(), "num_kv_heads"}, std::pair{config.d_model, "d_model"},
-        std::pair{config.ff_size(), "d_ff"}}) {
-    detail::require_positive(value, name);
-    detail::require_possible(value, name);
+        std::pair{config.kv_heads(), "num_kv_heads"}, std::pair{config.d_model, "d_model"}}) {
+    require_size(value, name);
   }
+  require_size(config.ff_size(), "d_ff");  // a multiple of d_model, which can be multiplied now
   const auto require_multiple = [](Index value, const char* name, Index of, const char* of_name) {
     if (value % of != 0) {
       throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be a multiple of " +
@@ -144,8 +148,7 @@ std::string config_to_json(const GptConfig& config) {
 }
 
 GptConfig config_from_json(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) throw_file_error("the configuration is no JSON object");
+  const Json json = io::parse_object<Json>(text, "the configuration");
   Fields fields(json);
   GptConfig config;
   fields.read("vocab_size", config.vocab_size);
@@ -164,7 +167,11 @@ GptConfig config_from_json(const std::string& text) {
   fields.read("tied", config.tied);
   fields.read("dropout", config.dropout);
   fields.require_no_other();
-  check_config(config);
+  try {
+    check_config(config);
+  } catch (const Error& error) {
+    throw_file_error(error.what());
+  }
   return config;
 }
 

@@ -5,17 +5,27 @@
 #include <utility>
 
 #include "attention/ceil_div.hpp"
+#include "attention/check.hpp"
 #include "heed/error.hpp"
 
 namespace heed {
 
+void detail::require_batch(Index batch_size, Index seq_len) {
+  require_positive(batch_size, "batch_size");
+  require_positive(seq_len, "seq_len");
+  constexpr Index most_tokens = Index{1} << 40;
+  if (batch_size > most_tokens / seq_len) {
+    throw_shape_error("batch_size is " + std::to_string(batch_size) + ", seq_len is " +
+                      std::to_string(seq_len) + ": no memory holds as much");
+  }
+}
+
 TokenWindows::TokenWindows(std::vector<TokenId> tokens, Index seq_len)
     : tokens_(std::move(tokens)), seq_len_(seq_len) {
-  if (seq_len < 1) throw_shape_error("seq_len is " + std::to_string(seq_len) + ", it must be at least 1");
+  detail::require_positive(seq_len, "seq_len");
   if (std::ssize(tokens_) <= seq_len) {
     throw_shape_error("there are " + std::to_string(tokens_.size()) + " tokens: a window of " +
-                      std::to_string(seq_len) + " and the token after it need at least " +
-                      std::to_string(seq_len + 1));
+                      std::to_string(seq_len) + " and the token after it need more");
   }
 }
 
@@ -25,8 +35,7 @@ void TokenWindows::copy(Index start, TokenId* inputs, TokenId* targets) const no
 }
 
 void TokenWindows::draw(Random& random, Index batch_size, TokenBatch& batch) const {
-  if (batch_size < 1)
-    throw_shape_error("batch_size is " + std::to_string(batch_size) + ", it must be at least 1");
+  detail::require_batch(batch_size, seq_len_);
   const std::size_t size = static_cast<std::size_t>(batch_size * seq_len_);
   batch.inputs.resize(size);
   batch.targets.resize(size);
@@ -50,8 +59,7 @@ TokenBatch TokenWindows::window(Index start) const {
 }
 
 std::vector<TokenBatch> TokenWindows::in_order(Index batch_size) const {
-  if (batch_size < 1)
-    throw_shape_error("batch_size is " + std::to_string(batch_size) + ", it must be at least 1");
+  detail::require_batch(batch_size, seq_len_);
   const Index asked = std::ssize(tokens_) - 1;
   const Index size = batch_size * seq_len_;
   std::vector<TokenBatch> batches(static_cast<std::size_t>(ceil_div(asked, size)));

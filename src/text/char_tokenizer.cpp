@@ -4,6 +4,7 @@
 #include <set>
 
 #include "heed/error.hpp"
+#include "io/json_object.hpp"
 #include "io/quote.hpp"
 #include "text/utf8.hpp"
 
@@ -11,15 +12,13 @@ namespace heed {
 
 namespace {
 
-/// Calls f(character, place) for each character, both in bytes of the mended text.
+/// Calls f(character, place) for each character, place being its first byte in the text.
 template <class F>
 void for_each_character(std::string_view text, F f) {
-  std::string mended;
-  text = text::well_formed(text, mended);
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = text::character_length(text[at]);
-    f(text.substr(at, length), at);
-    at += length;
+    const text::DecodedCharacter character = text::decode_character(text, at);
+    f(character.well_formed ? text.substr(at, character.length) : text::replacement_character, at);
+    at += character.length;
   }
 }
 
@@ -70,8 +69,8 @@ std::string CharTokenizer::to_json() const {
 }
 
 CharTokenizer CharTokenizer::from_json(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("characters") || !json["characters"].is_array())
+  const auto json = io::parse_object<nlohmann::json>(text, "the tokenizer of characters");
+  if (!json.contains("characters") || !json["characters"].is_array())
     throw_file_error("there is no list of \"characters\"");
   CharTokenizer tokenizer;
   for (const nlohmann::json& entry : json["characters"]) {
