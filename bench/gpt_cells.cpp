@@ -158,9 +158,10 @@ Cell enter_training(const TrainingSizes& sizes, int threads, std::vector<double>
   show_progress("checking " + cell.name);
   losses = losses_of<float>(sizes, threads);
   cell.max_error = largest_difference(losses_of<double>(sizes, 1), losses);
-  if (!(cell.max_error <= kLargestDifference))
+  if (!(cell.max_error <= kLargestDifference)) {
     throw std::runtime_error(cell.name + " gives a wrong loss: relative error " +
                              std::to_string(cell.max_error));
+  }
   cell.contestants.push_back({name_of(Contender::heed), version(), "", cell.max_error, ""});
   benchmark::RegisterBenchmark(
       (cell.name + "/" + name_of(Contender::heed)).c_str(),

@@ -161,6 +161,7 @@ TEST_CASE("with dropout, the gradients are those of the loss with the same eleme
     other.dropout_seed = 2;
     REQUIRE(GptTrainer<double>(c.model, other).loss_and_gradients(c.batch.inputs, c.batch.targets) != first);
   }
+  CHECK(kinks <= checked / 100);
 }
 
 TEST_CASE("a batch without a target has loss 0 and gradients 0") {

@@ -33,7 +33,7 @@ class CharTokenizer {
 
   /// {"characters": ["\n", " ", "a", ...]}, and back. from_json throws FileError that says what is wrong.
   std::string to_json() const;
-  static CharTokenizer from_json(std::string_view json);
+  static CharTokenizer from_json(std::string_view text);
 
   friend bool operator==(const CharTokenizer& a, const CharTokenizer& b) {
     return a.characters_ == b.characters_;

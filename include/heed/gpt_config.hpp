@@ -45,6 +45,6 @@ void check_config(const GptConfig& config);
 /// The configuration as JSON, and back. from_json throws FileError that says what is wrong; fields that it
 /// does not know are an error too, since they could change what a model means.
 std::string config_to_json(const GptConfig& config);
-GptConfig config_from_json(const std::string& json);
+GptConfig config_from_json(const std::string& text);
 
 }  // namespace heed

@@ -188,9 +188,10 @@ class MultiHeadAttentionPass {
       throw_argument_error("the pass is for cross-attention: it needs key_input and value_input");
   }
   void require_cross() const {
-    if (!shape_.is_cross())
+    if (!shape_.is_cross()) {
       throw_argument_error(
           "the pass is for self-attention: make it with the rows of key_input to use another");
+    }
   }
 
   void check(const MultiHeadAttention<Scalar>& layer, const ConstView& x, const ConstView& key_input,

@@ -13,6 +13,7 @@
 // "blocks.0.norm1.weight". The gradients of a layer are an object of the layer's own type.
 
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -93,9 +94,9 @@ inline void require_sizes_at_least_one(Index in, const char* in_name, Index out,
 /// Throws ShapeError unless the matrix is rows x cols. `because` says what needs them: "a norm of 8 columns".
 template <class Scalar>
 void require_matrix(const MatrixView<Scalar>& matrix, const char* name, Index rows, Index cols,
-                    const std::string& because) {
+                    std::string_view because) {
   if (matrix.rows != rows || matrix.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", " + because + " needs " +
+    throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", " + std::string(because) + " needs " +
                       std::to_string(rows) + " x " + std::to_string(cols));
   }
 }

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# mini_gpt_demo as a user meets it: the same text on any number of threads, Ctrl-C, and a run that goes on as if it
+# had never stopped.
+#   mini_gpt_demo.sh PROGRAM
+set -euo pipefail
+
+program=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+small=(--layers 1 --heads 2 --d-model 32 --context 16 --batch 4 --length 40 --dropout 0.1)
+
+fail() {
+  echo "failed: $*" >&2
+  exit 1
+}
+
+# All but the lines that say how long it took.
+run() { "$program" "${small[@]}" "$@" | grep -v 'tokens/s\|^Model:\|^Saved'; }
+
+# expect_error MESSAGE ARGUMENTS...: exit code 1, and a message on standard error that contains MESSAGE.
+expect_error() {
+  local message=$1 status=0
+  shift
+  "$program" "$@" >out 2>err || status=$?
+  [ "$status" -eq 1 ] || fail "exit code $status for $*"
+  grep -qF -- "$message" err || fail "$* says: $(cat err)"
+}
+
+run --steps 60 --threads 1 >one
+run --steps 60 --threads 3 >three
+cmp one three || fail "another text on three threads"
+grep -q '^verdict: causal' one || fail "no verdict"
+grep -q 'held out' one || fail "nothing is held out"
+run --steps 60 --seed 7 --threads 1 >other
+! cmp -s one other || fail "the same text from another seed"
+
+# Killed by Ctrl-C somewhere, then resumed: the same checkpoint and text as in one go.
+run --steps 4000 --save whole >whole_text
+"$program" "${small[@]}" --steps 4000 --save parts >first &
+running=$!
+until [ -e parts/checkpoint.safetensors ]; do sleep 0.05; done
+kill -INT "$running"
+status=0
+wait "$running" || status=$?
+[ "$status" -eq 130 ] || fail "exit code $status after Ctrl-C"
+grep -q 'Stopped at step .* of 4000, saved' first || fail "Ctrl-C says: $(tail -1 first)"
+run --resume parts >parts_text
+grep -q 'Goes on at step' parts_text || fail "it does not go on"
+cmp whole/checkpoint.safetensors parts/checkpoint.safetensors || fail "another model after Ctrl-C and --resume"
+diff <(sed -n '/^Sample/,$p' whole_text) <(sed -n '/^Sample/,$p' parts_text) || fail "another text after --resume"
+
+# Only to write, with a beginning of the user's; byte pairs; texts that are too short or cannot be read.
+run --resume whole --prompt "Shall I" --temperature 0 >prompted
+grep -q '^  Shall I' prompted || fail "no prompt in the sample"
+run --tokenizer bpe --vocab-size 200 --steps 5 >bpe
+grep -q 'tokens of 200 kinds' bpe || fail "no byte pairs"
+printf 'to be or not to be' >short
+run --text short --steps 5 >short_text
+grep -q 'too short to hold any of it out' short_text || fail "a short text"
+printf 'to be' >shorter
+expect_error 'there are 5 tokens: a window of 16' "${small[@]}" --text shorter
+expect_error 'none: No such file' --text none
+expect_error 'the character "#"' "${small[@]}" --steps 1 --prompt '#'
+expect_error 'd_model is 33' --d-model 33
+expect_error "is of another model" --d-model 64 --steps 1 --save whole
+expect_error 'temperature is -1' --temperature -1
+expect_error 'cannot open' --resume nowhere
+echo passed
