@@ -192,6 +192,20 @@ TEMPLATE_TEST_CASE(
     const Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic> b_by_columns = b;
     CHECK(same_bits(full, matrix_product(a_by_columns, b_by_columns)));
     CHECK(same_bits(full.topRows(1), matrix_product(a_by_columns.topRows(1), b_by_columns)));
+    CHECK(same_bits(full.bottomRows(1), matrix_product(a.bottomRows(1), b_by_columns)));
+    // A sum may be cut anywhere, and go on from what is there.
+    for (const Index cut : {Index{0}, depth / 2, depth}) {
+      for (const Index count : {Index{1}, rows}) {
+        Matrix<TestType> sum = matrix_product(a.block(0, 0, count, cut), b.topRows(cut));
+        Matrix<TestType> by_columns = sum;
+        const auto rest = a.block(0, cut, count, depth - cut);
+        multiply<TestType>(view(rest), {view(b.bottomRows(depth - cut)), mutable_view(sum), {}, true});
+        CHECK(same_bits(full.topRows(count), sum));
+        multiply<TestType>(view(rest),
+                           {view(b_by_columns.bottomRows(depth - cut)), mutable_view(by_columns), {}, true});
+        CHECK(same_bits(full.topRows(count), by_columns));
+      }
+    }
     for (Index threads = 2; threads <= 4; ++threads) {
       ThreadPool pool(threads);
       CHECK(same_bits(full, matrix_product(a, b, &pool)));
