@@ -1,6 +1,6 @@
-// mini_gpt_demo: a small GPT learns from a text, and writes. With no argument the text is Shakespeare's sonnets,
-// and it takes less than a minute. Shows how the loss falls, a sample, what a head looks at in it, and proves
-// that the trained model does not see the future.
+// mini_gpt_demo: a small GPT learns from a text, and writes. With no argument the text is Shakespeare's
+// sonnets, and it takes less than a minute. Shows how the loss falls, a sample, what a head looks at in it,
+// and proves that the trained model does not see the future.
 //
 //   mini_gpt_demo --text my_letters.txt --steps 3000 --save run    # Ctrl-C saves and ends
 //   mini_gpt_demo --text my_letters.txt --resume run               # goes on where it stopped
@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <iostream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -47,12 +48,13 @@ struct Options {
   Index threads = 0;
 };
 
-// Ctrl-C: the step under way is finished, then the run is saved.
+// Ctrl-C: the step under way is finished, then the run is saved. A second one ends the program at once.
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch no lock");
 
 extern "C" void on_interrupt(int) {
   interrupted = true;
+  std::signal(SIGINT, SIG_DFL);
 }
 
 std::string number(double value, const char* format = "%.4f") {
@@ -79,8 +81,10 @@ void check(const Options& options) {
   require(options.batch >= 1, "--batch is " + std::to_string(options.batch) + ", it must be at least 1");
   require(options.steps >= 0, "--steps is " + std::to_string(options.steps) + ", it must not be negative");
   require(options.length >= 0, "--length is " + std::to_string(options.length) + ", it must not be negative");
-  require(options.rate > 0 && options.rate < 10, "--lr is " + number(options.rate, "%g") + ", it must be above 0 and below 10");
-  require(options.threads >= 0, "--threads is " + std::to_string(options.threads) + ", it must not be negative");
+  require(options.rate > 0 && options.rate < 10,
+          "--lr is " + number(options.rate, "%g") + ", it must be above 0 and below 10");
+  require(options.threads >= 0,
+          "--threads is " + std::to_string(options.threads) + ", it must not be negative");
   require(options.save.empty() || options.resume.empty() || options.save == options.resume,
           "--save and --resume name different folders: a run goes on in its own");
   heed::check_sampling(options.sampling);
@@ -93,8 +97,10 @@ void take_over(const CLI::App& app, const heed::Notes& notes, Options& options) 
     if (app.count(option) == 0 && found != notes.end()) value = convert(found->second);
   };
   try {
-    note("--steps", "steps", options.steps, [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
-    note("--batch", "batch", options.batch, [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
+    note("--steps", "steps", options.steps,
+         [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
+    note("--batch", "batch", options.batch,
+         [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
     note("--lr", "lr", options.rate, [](const std::string& s) { return std::stod(s); });
     note("--seed", "seed", options.seed, [](const std::string& s) { return std::stoull(s); });
   } catch (const std::logic_error&) {
@@ -106,15 +112,21 @@ Run prepare(const Options& options, demo::AnyTokenizer tokenizer, const std::str
   const std::vector<TokenId> ids = tokenizer.encode(text);
   const Index context = options.model.context;
   const Index held = std::ssize(ids) / 10;
-  std::cout << "Text: " << (options.text_file.empty() ? "Shakespeare's sonnets" : heed::escaped(options.text_file)) << ", "
-            << text.size() << " bytes, " << demo::count_of(std::ssize(ids), tokenizer.unit()) << " of "
-            << tokenizer.vocab_size() << " kinds";
+  std::cout << "Text: "
+            << (options.text_file.empty() ? "Shakespeare's sonnets" : heed::escaped(options.text_file))
+            << ", " << text.size() << " bytes, " << demo::count_of(std::ssize(ids), tokenizer.unit())
+            << " of " << tokenizer.vocab_size() << " kinds";
   const bool hold = held > context && std::ssize(ids) - held > context;
   std::cout << (hold ? "; the last tenth is held out\n" : "; too short to hold any of it out\n");
   const auto middle = ids.end() - (hold ? held : 0);
   std::vector<heed::TokenBatch> held_out;
   if (hold) held_out = heed::TokenWindows({middle, ids.end()}, context).in_order(options.batch);
-  return {std::move(tokenizer), heed::TokenWindows({ids.begin(), middle}, context), std::move(held_out), {}, {}, {}};
+  return {std::move(tokenizer),
+          heed::TokenWindows({ids.begin(), middle}, context),
+          std::move(held_out),
+          {},
+          {},
+          {}};
 }
 
 class Training {
@@ -125,8 +137,8 @@ class Training {
   /// Steps until all are done or Ctrl-C. Throws TrainingError if the loss leaves the numbers.
   void go_on() {
     if (done() >= options_.steps) return;
-    const heed::CosineSchedule schedule{options_.rate, options_.rate / 10, std::min<Index>(100, options_.steps / 10),
-                                        options_.steps};
+    const heed::CosineSchedule schedule{options_.rate, options_.rate / 10,
+                                        std::min<Index>(100, options_.steps / 10), options_.steps};
     const Index first = done();
     const Index every = std::max<Index>(1, options_.steps / 20);
     look(std::nullopt);
@@ -151,7 +163,9 @@ class Training {
     const double seconds = seconds_since_start();
     std::cout << demo::count_of(done() - first, "step") << " of " << options_.batch * options_.model.context
               << " tokens in " << number(seconds, "%.1f") << " s: "
-              << number(static_cast<double>((done() - first) * options_.batch * options_.model.context) / seconds, "%.0f")
+              << number(static_cast<double>((done() - first) * options_.batch * options_.model.context) /
+                            seconds,
+                        "%.0f")
               << " tokens/s\n";
   }
 
@@ -175,8 +189,8 @@ class Training {
     const double each = seconds / static_cast<double>(done() - first);
     const double tokens = static_cast<double>(options_.batch * options_.model.context);
     bar_.show(done(), options_.steps,
-              "step " + std::to_string(done()) + "/" + std::to_string(options_.steps) + "  loss " + number(loss, "%.3f") +
-                  "  " + number(tokens / each, "%.0f") + " tokens/s  " +
+              "step " + std::to_string(done()) + "/" + std::to_string(options_.steps) + "  loss " +
+                  number(loss, "%.3f") + "  " + number(tokens / each, "%.0f") + " tokens/s  " +
                   number(each * static_cast<double>(options_.steps - done()), "%.0f") + " s left");
   }
 
@@ -222,7 +236,8 @@ void show_curve(const Run& run) {
 }
 
 /// A head of the last layer over the beginning of the sample.
-void show_head(const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokenizer, const std::vector<TokenId>& ids) {
+void show_head(const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokenizer,
+               const std::vector<TokenId>& ids) {
   const Index layer = model.config().num_layers - 1;
   const auto weights = model.attention_weights(ids, layer);
   const heed::Matrix<Scalar> head = weights.head(0);
@@ -234,8 +249,8 @@ void show_head(const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokeniz
   look.max_width = std::max<Index>(40, terminal.width);
   for (const TokenId id : ids) look.row_labels.push_back(tokenizer.id_to_token(id));
   std::cout << "\nHead 0 of layer " << layer
-            << " over the beginning of the sample: a row is a token, its columns are the tokens it looks at,\neach row "
-               "scaled by its largest weight\n"
+            << " over the beginning of the sample: a row is a token, its columns\n"
+               "the tokens it looks at, each row scaled by its largest weight\n"
             << heed::heat_map(scaled, look);
 }
 
@@ -261,6 +276,21 @@ std::vector<TokenId> prompt_of(const Options& options, const Run& run) {
   return {line_end == tokens.end() ? tokens.front() : *line_end};
 }
 
+/// Line by line, each made safe for the terminal, long ones broken between words.
+void print_text(const std::string& text) {
+  constexpr std::size_t longest = 76;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    while (line.size() > longest) {
+      const std::size_t blank = line.rfind(' ', longest);
+      const std::size_t end = blank == std::string::npos || blank == 0 ? line.size() : blank;
+      std::cout << "  " << heed::escaped(line.substr(0, end)) << '\n';
+      line.erase(0, std::min(line.size(), end + 1));
+    }
+    std::cout << "  " << heed::escaped(line) << '\n';
+  }
+}
+
 int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const Run& run,
                  const std::vector<TokenId>& prompt, heed::Executor* executor) {
   heed::Random random(options.seed + 2);
@@ -271,21 +301,19 @@ int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const R
   std::vector<TokenId> ids = prompt;
   const std::vector<TokenId> text = heed::generate<Scalar>(model, prompt, how, random);
   ids.insert(ids.end(), text.begin(), text.end());
-  std::cout << "\nSample (temperature " << number(options.sampling.temperature, "%g") << ", seed " << options.seed
-            << "):\n";
-  // Line by line, each made safe for the terminal.
-  std::string line;
-  for (const char c : run.tokenizer.decode(ids) + "\n") {
-    if (c != '\n') {
-      line += c;
-      continue;
-    }
-    std::cout << "  " << heed::escaped(line) << '\n';
-    line.clear();
-  }
+  std::cout << "\nSample (temperature " << number(options.sampling.temperature, "%g") << ", seed "
+            << options.seed << "):\n";
+  print_text(run.tokenizer.decode(ids));
   ids.resize(static_cast<std::size_t>(std::min<Index>({std::ssize(ids), model.config().context, 40})));
   show_head(model, run.tokenizer, ids);
   return show_causal_check(model, ids) ? 0 : 1;
+}
+
+/// Where a run is saved for which no folder was given.
+std::string unused_folder() {
+  std::string folder = "mini_gpt_interrupted";
+  for (int n = 2; heed::has_checkpoint(folder); ++n) folder = "mini_gpt_interrupted_" + std::to_string(n);
+  return folder;
 }
 
 int run(const CLI::App& app, Options& options) {
@@ -302,7 +330,8 @@ int run(const CLI::App& app, Options& options) {
     options.model = model->config();
     options.save = options.resume;
   }
-  const std::string text = options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
+  const std::string text =
+      options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
   if (!tokenizer) {
     tokenizer = options.tokenizer == "char" ? demo::AnyTokenizer::characters(text)
                                             : demo::AnyTokenizer::byte_pairs(text, options.vocab_size);
@@ -317,12 +346,13 @@ int run(const CLI::App& app, Options& options) {
   heed::ThreadPool pool(options.threads);
   heed::Executor* const executor = pool.concurrency() > 1 ? &pool : nullptr;
   heed::GptTrainer<Scalar> trainer(
-      *model, {.batch_size = options.batch, .seq_len = options.model.context, .dropout_seed = options.seed}, executor);
+      *model, {.batch_size = options.batch, .seq_len = options.model.context, .dropout_seed = options.seed},
+      executor);
   heed::Random random(options.seed + 1);
   if (!options.resume.empty()) (void)heed::resume(options.resume, trainer, random);
   std::cout << "Model: " << demo::count_of(options.model.num_layers, "layer") << ", "
-            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model << ", context "
-            << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
+            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model
+            << ", context " << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
             << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
 
   Training training(options, run, trainer, random);
@@ -337,10 +367,10 @@ int run(const CLI::App& app, Options& options) {
     return 1;
   }
   if (interrupted) {
-    const std::string folder = options.save.empty() ? "mini_gpt_interrupted" : options.save;
+    const std::string folder = options.save.empty() ? unused_folder() : options.save;
     training.save(folder);
-    std::cout << "Stopped at step " << training.done() << " of " << options.steps << ", saved. To go on: --resume "
-              << folder << "\n";
+    std::cout << "Stopped at step " << training.done() << " of " << options.steps
+              << ", saved. To go on: --resume " << folder << "\n";
     return 130;  // as shells report a program that Ctrl-C ended
   }
   if (!options.save.empty()) {
@@ -355,24 +385,30 @@ int run(const CLI::App& app, Options& options) {
 int program(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Trains a small GPT on a text and lets it write. Exits with 1 if the trained model fails the causal check or "
+      "Trains a small GPT on a text and lets it write. Exits with 1 if the trained model fails the causal "
+      "check or "
       "its loss leaves the numbers."};
   app.add_option("--text", options.text_file, "text file to learn from (default: Shakespeare's sonnets)");
   app.add_option("--tokenizer", options.tokenizer, "what a token is")
       ->check(CLI::IsMember({"char", "bpe"}))
       ->capture_default_str();
-  app.add_option("--vocab-size", options.vocab_size, "most tokens of the bpe vocabulary")->capture_default_str();
+  app.add_option("--vocab-size", options.vocab_size, "most tokens of the bpe vocabulary")
+      ->capture_default_str();
   app.add_option("--layers", options.model.num_layers, "blocks of attention and feed-forward layer")
       ->capture_default_str();
-  app.add_option("--heads", options.model.num_heads, "heads of attention; they divide d-model")->capture_default_str();
+  app.add_option("--heads", options.model.num_heads, "heads of attention; they divide d-model")
+      ->capture_default_str();
   app.add_option("--d-model", options.model.d_model, "numbers for each token")->capture_default_str();
-  app.add_option("--context", options.model.context, "tokens that the model looks back on")->capture_default_str();
+  app.add_option("--context", options.model.context, "tokens that the model looks back on")
+      ->capture_default_str();
   app.add_option("--positions", options.positions, "how it knows their order")
       ->check(CLI::IsMember({"learned", "sinusoidal", "rotary"}))
       ->capture_default_str();
-  app.add_option("--dropout", options.model.dropout, "how much is dropped in training")->capture_default_str();
+  app.add_option("--dropout", options.model.dropout, "how much is dropped in training")
+      ->capture_default_str();
   app.add_option("--batch", options.batch, "sequences of each step")->capture_default_str();
-  app.add_option("--steps", options.steps, "steps in all, those before --resume included")->capture_default_str();
+  app.add_option("--steps", options.steps, "steps in all, those before --resume included")
+      ->capture_default_str();
   app.add_option("--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine")
       ->capture_default_str();
   app.add_option("--save", options.save, "folder for checkpoints, written while it trains and at its end");

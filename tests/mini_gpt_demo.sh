@@ -55,6 +55,7 @@ run --resume whole --prompt "Shall I" --temperature 0 >prompted
 grep -q '^  Shall I' prompted || fail "no prompt in the sample"
 run --tokenizer bpe --vocab-size 200 --steps 5 >bpe
 grep -q 'tokens of 200 kinds' bpe || fail "no byte pairs"
+[ "$(sed -n '/^Sample/,/^$/p' bpe | wc -L)" -le 78 ] || fail "a line that is too long for a terminal"
 printf 'to be or not to be' >short
 run --text short --steps 5 >short_text
 grep -q 'too short to hold any of it out' short_text || fail "a short text"

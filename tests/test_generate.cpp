@@ -303,7 +303,7 @@ TEST_CASE("a decoder that has forgotten its last tokens is one that never read t
 
 TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it was before") {
   const Gpt<float> model = stirred_model<float>(small_config, 14);
-  GptDecoder<float> decoder(model);
+  GptDecoder<float> decoder(model, 16);
   const std::vector<TokenId> ids = {1, 2, 3};
   decoder.read(ids);
   CHECK(contains(message_of<ArgumentError>([&] { decoder.read({}); }), "at least one"));
@@ -315,7 +315,7 @@ TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it wa
   CHECK(decoder.length() == 3);
   CHECK(same_bits(decoder.logits(), last_scores(model, ids)));
   // Beyond the context as well, where what was read before is looked at again.
-  GptDecoder<float> other(model);
+  GptDecoder<float> other(model, 16);
   other.read(ids);
   for (const TokenId& id : drawn_ids(30, 12, 15))
     REQUIRE(same_bits(decoder.read(std::span(&id, 1)), other.read(std::span(&id, 1))));

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -50,7 +53,7 @@ class Laid {
     }
   }
   Laid(const Laid&) = delete;
-  Laid(Laid&&) = default;  // its memory stays where it is
+  Laid(Laid&&) noexcept = default;  // its memory stays where it is
 
   const MatrixView<T>& view() const { return view_; }
 
@@ -69,7 +72,7 @@ class Laid {
       for (Index j = 0; j < view_.cols; ++j)
         expected[static_cast<std::size_t>(&view_(i, j) - memory_.data())] = view_(i, j);
     }
-    return expected.empty() || std::memcmp(expected.data(), memory_.data(), expected.size() * sizeof(T)) == 0;
+    return std::memcmp(expected.data(), memory_.data(), expected.size() * sizeof(T)) == 0;
   }
 
  private:
@@ -143,15 +146,15 @@ Results<T> run(const Problem<T>& p, const Call& call, typename Laid<T>::Layout l
     REQUIRE(written.rest_untouched());
     results.out.push_back(written.values());
   }
-  for (std::size_t k = 0; k < in.size(); ++k) {
-    if (shared.first < 0) REQUIRE(same_bits(in[k].values(), values(p.in[k])));
-  }
+  if (shared.first >= 0) return results;
+  for (std::size_t k = 0; k < in.size(); ++k) REQUIRE(same_bits(in[k].values(), values(p.in[k])));
   return results;
 }
 
 template <class T>
 std::vector<Matrix<Exact>> exactly(const std::vector<Operand<T>>& operands) {
   std::vector<Matrix<Exact>> result;
+  result.reserve(operands.size());
   for (const Operand<T>& operand : operands) result.push_back(operand.values.template cast<Exact>());
   return result;
 }
@@ -179,8 +182,8 @@ ThreadPool& pool_of(Index threads) {
   return threads == 1 ? one : four;
 }
 
-/// All laws of one function. size(in, exact outputs) says for each element of each output how large the
-/// numbers are that it is summed up from.
+/// All laws of one function. size(in, outputs before, outputs) says for each element of each output how large
+/// the numbers are that it is summed up from.
 template <class T, class Call, class Size>
 void check_function(const std::string& name, const Problem<T>& p, const Call& call, const Size& size) {
   CAPTURE(name);
@@ -271,7 +274,7 @@ Matrix<Exact> normalised(const Matrix<Exact>& x, const NormOptions& options) {
   return n;
 }
 
-/// Row 0 of m for each row, or ones.
+/// Row 0 of m for each row, or `otherwise` where there is none.
 Matrix<Exact> for_all_rows(const Matrix<Exact>& m, Index rows, Index cols, Exact otherwise) {
   return m.size() > 0 ? Matrix<Exact>(m.replicate(rows, 1)) : Matrix<Exact>::Constant(rows, cols, otherwise);
 }
