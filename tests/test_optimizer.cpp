@@ -295,6 +295,29 @@ TEMPLATE_TEST_CASE("a state that is saved and taken up again goes on with the sa
   CHECK(std::equal(first.begin(), first.end(), other.first_moments().begin()) == false);
 }
 
+TEMPLATE_TEST_CASE("momentum that is saved and taken up again goes on with the same bits", "", float,
+                   double) {
+  using T = TestType;
+  Weights<T> weights = draw_weights<T>();
+  const std::vector<Parameter<T>> list = weights.list();
+  Sgd<T> optimizer(list, {.momentum = 0.9});
+  draw_gradients(list, 1);
+  optimizer.step(list, 0.1);
+  Weights<T> saved = weights;
+  const std::vector<T> velocity(optimizer.velocity().begin(), optimizer.velocity().end());
+  const std::vector<Parameter<T>> again = saved.list();
+  Sgd<T> other(again, {.momentum = 0.9});
+  other.restore(velocity);
+  for (const auto& [own, step] : {std::pair{&list, &optimizer}, {&again, &other}}) {
+    draw_gradients(*own, 2);
+    step->step(*own, 0.1);
+  }
+  CHECK(same_values(list, again));
+  const std::string message = message_of<ShapeError>([&] { other.restore({}); });
+  CHECK(contains(message, "0 velocities"));
+  CHECK(Sgd<T>(list).velocity().empty());
+}
+
 TEMPLATE_TEST_CASE("only what decays decays, and it does so apart from its gradient", "", float, double) {
   using T = TestType;
   constexpr double eps = std::numeric_limits<T>::epsilon();

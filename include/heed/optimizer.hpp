@@ -105,13 +105,18 @@ class Sgd {
   void step(std::span<const Parameter<T>> weights, double rate, double grad_factor = 1,
             Executor* executor = nullptr);
 
+  /// The state, as AdamW's moments; empty without momentum. restore() throws ShapeError for another size.
+  std::span<const T> velocity() const noexcept { return velocity_; }
+  void restore(std::span<const T> velocity);
+
  private:
   SgdOptions options_;
   detail::WeightPieces<T> pieces_;
   std::vector<T> velocity_;
 };
 
-/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads.
+/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads;
+/// squares are taken in T, so a float above 1.8e19 makes it infinite.
 template <class T>
 double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
 

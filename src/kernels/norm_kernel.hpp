@@ -89,8 +89,8 @@ void norm_backward(const NormRows<T>& rows, Strided<const T> grad_out, Strided<c
     Packet<T> product = sum;
     for (Index col = 0; col < cols; col += kLanes<T>) {
       both(col, n, g);
-      sum = packet::padd(sum, inside<T>(g, col, cols));
-      product = packet::padd(product, inside<T>(packet::pmul(g, n), col, cols));
+      sum = packet::padd(sum, g);  // beyond the row's end g is 0
+      product = packet::pmadd(g, n, product);
     }
     const Packet<T> mean = broadcast<T>(rows.centred ? packet::predux(sum) / count : T(0));
     const Packet<T> slope = broadcast<T>(packet::predux(product) / count);

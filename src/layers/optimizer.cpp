@@ -1,5 +1,6 @@
 #include "heed/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
@@ -131,8 +132,8 @@ void AdamW<T>::restore(Index steps, std::span<const T> first_moments, std::span<
                       std::to_string(first_.size()) + " of each");
   }
   steps_ = steps;
-  first_.assign(first_moments.begin(), first_moments.end());
-  second_.assign(second_moments.begin(), second_moments.end());
+  std::copy(first_moments.begin(), first_moments.end(), first_.begin());
+  std::copy(second_moments.begin(), second_moments.end(), second_.begin());
 }
 
 template <class T>
@@ -158,6 +159,15 @@ void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double gra
                            velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows,
                            weight.value.cols);
   });
+}
+
+template <class T>
+void Sgd<T>::restore(std::span<const T> velocity) {
+  if (velocity.size() != velocity_.size()) {
+    throw_shape_error("there are " + std::to_string(velocity.size()) + " velocities, the optimizer has " +
+                      std::to_string(velocity_.size()));
+  }
+  std::copy(velocity.begin(), velocity.end(), velocity_.begin());
 }
 
 template <class T>
