@@ -120,7 +120,7 @@ TEST_CASE("with any options, the gradients of a model are the differences of its
     const double loss = trainer.loss_and_gradients(c.batch.inputs, c.batch.targets);
     REQUIRE(loss == trainer.loss(c.batch.inputs, c.batch.targets));
     const GradientCheck check = check_gradients(
-        trainer, kSlowRun ? 5 : 24, [&] { return trainer.loss(c.batch.inputs, c.batch.targets); });
+        trainer, kSlowRun ? 5 : 16, [&] { return trainer.loss(c.batch.inputs, c.batch.targets); });
     REQUIRE(check.error <= 1e-6);
     checked += check.checked;
     kinks += check.kinks;
@@ -148,7 +148,7 @@ TEST_CASE("with dropout, the gradients are those of the loss with the same eleme
     const auto loss = [&] { return trainer.loss_and_gradients(c.batch.inputs, c.batch.targets); };
     const double first = loss();
     REQUIRE(first == loss());
-    const GradientCheck check = check_gradients(trainer, kSlowRun ? 4 : 16, loss);
+    const GradientCheck check = check_gradients(trainer, kSlowRun ? 4 : 10, loss);
     REQUIRE(check.error <= 1e-6);
     checked += check.checked;
     kinks += check.kinks;
