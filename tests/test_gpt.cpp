@@ -5,13 +5,14 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
+#include <limits>
 #include <set>
 #include <thread>
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/checkpoint.hpp"
 #include "heed/probe.hpp"
 
 namespace {
@@ -134,8 +135,10 @@ TEST_CASE("with any options, the gradients of a model are the differences of its
       seen.insert(name + std::to_string(value));
     }
   }
-  if (!kSlowRun) CHECK(seen.size() == 3 + 3 + 8 + 8);
-  CHECK(kinks <= checked / 100);
+  if (!kSlowRun) {
+    CHECK(seen.size() == 3 + 3 + 8 + 8);
+    CHECK(kinks <= checked / 100);
+  }
 }
 
 TEST_CASE("with dropout, the gradients are those of the loss with the same elements dropped") {
@@ -161,7 +164,7 @@ TEST_CASE("with dropout, the gradients are those of the loss with the same eleme
     other.dropout_seed = 2;
     REQUIRE(GptTrainer<double>(c.model, other).loss_and_gradients(c.batch.inputs, c.batch.targets) != first);
   }
-  CHECK(kinks <= checked / 100);
+  if (!kSlowRun) CHECK(kinks <= checked / 100);
 }
 
 TEST_CASE("a batch without a target has loss 0 and gradients 0") {
@@ -249,13 +252,14 @@ TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[threads]", f
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(8)};
   // With fewer sequences than threads the work is shared inside a sequence.
   for (const Index batch_size : {1, 3, 12}) {
+    if (kSlowRun && batch_size == 3) continue;
     GptConfig config = wide_config();
     config.gated = batch_size == 3;
     config.tied = batch_size != 3;
     config.positions = batch_size == 1 ? PositionKind::rotary : PositionKind::learned;
     GptTrainerOptions options;
     options.batch_size = batch_size;
-    options.seq_len = kSlowRun || batch_size == 12 ? 24 : 90;
+    options.seq_len = batch_size == 12 ? (kSlowRun ? 6 : 24) : (kSlowRun ? 24 : 90);
     std::vector<double> losses;
     std::deque<TrainingState<TestType>> states;
     for (Executor* executor : std::initializer_list<Executor*>{nullptr, &pools[0], &pools[1], &pools[2]}) {
@@ -309,6 +313,7 @@ TEST_CASE("a fresh model starts within 5 % of the loss of a guess") {
   for (const PositionKind positions :
        {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
     for (const Index vocab_size : {65, 1000}) {
+      if (kSlowRun && vocab_size > 65) continue;
       for (const bool tied : {true, false}) {
         GptConfig config;
         config.vocab_size = vocab_size;
@@ -413,7 +418,7 @@ TEST_CASE("the weights of a layer are those of what the blocks before it have ma
 
 TEST_CASE("a step with NaN or infinity throws, names the step, and changes nothing") {
   for (const double poison : {kNaN<double>, kInf<double>}) {
-    for (const std::size_t victim : {0, 3, 9}) {
+    for (const std::size_t victim : {0U, 3U, 9U}) {
       Case<double> c(15);
       GptTrainer<double> trainer(c.model, c.options);
       for (int step = 0; step < 3; ++step) trainer.step(c.batch.inputs, c.batch.targets, 0.01);
@@ -561,8 +566,8 @@ TEST_CASE("wrong numbers of tokens, positions and layers are refused") {
   GptTrainer<float> trainer(model, {.batch_size = 2, .seq_len = 4});
   const std::vector<TokenId> ids(16, 1);
   const std::span<const TokenId> all(ids);
-  for (const std::size_t inputs : {0, 7, 8, 9, 16}) {
-    for (const std::size_t targets : {0, 8, 12}) {
+  for (const std::size_t inputs : {0U, 7U, 8U, 9U, 16U}) {
+    for (const std::size_t targets : {0U, 8U, 12U}) {
       if (inputs == 8 && targets == 8) continue;
       const std::string message =
           message_of<ShapeError>([&] { trainer.step(all.first(inputs), all.first(targets), 0.01); });
