@@ -1,12 +1,12 @@
 // Checkpoints: a training that goes on from one as if it had never stopped, and folders that hold something
 // else, broken files, or what a killed process left.
 
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -74,7 +74,7 @@ struct Saved {
     other.train(1);
     const TrainingState<float> before(other.trainer);
     const auto random = other.random.state();
-    const std::string message = refusal_of([&] { resume(folder.path(), other.trainer, other.random); });
+    std::string message = refusal_of([&] { resume(folder.path(), other.trainer, other.random); });
     CHECK(TrainingState<float>(other.trainer).is(before));
     CHECK(other.random.state() == random);
     CHECK(contains(message, (folder / file).string()));

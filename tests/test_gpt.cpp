@@ -286,6 +286,7 @@ TEST_CASE("several threads call one const model and get the same bits") {
   const Matrix<float> expected = model.forward(ids);
   std::atomic<int> equal{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
       for (int round = 0; round < (kSlowRun ? 2 : 20); ++round)
@@ -373,7 +374,7 @@ TEMPLATE_TEST_CASE("a batch is learned by heart, and training goes on without Na
   GptTrainer<TestType> trainer(model, {.batch_size = 4, .seq_len = 8});
   TokenBatch batch{drawn_ids(32, 10, 13), drawn_ids(32, 10, 14)};
   // Different beginnings: no two targets contradict each other.
-  for (TokenId s = 0; s < 4; ++s) batch.inputs[static_cast<std::size_t>(8 * s)] = s;
+  for (std::size_t s = 0; s < 4; ++s) batch.inputs[8 * s] = static_cast<TokenId>(s);
   const auto train = [&] { return trainer.step(batch.inputs, batch.targets, 0.01).loss; };
   int steps = 0;
   for (double loss = train(); loss >= 0.01; loss = train()) REQUIRE(++steps < 500);

@@ -157,7 +157,7 @@ TEST_CASE("characters are numbered by code point and give back the text to the b
   CHECK(tokenizer.decode({}).empty());
   CHECK(CharTokenizer("").vocab_size() == 0);
   std::string all(256, '\0');
-  for (int c = 0; c < 128; ++c) all[static_cast<std::size_t>(2 * c)] = static_cast<char>(c);
+  for (std::size_t c = 0; c < 128; ++c) all[2 * c] = static_cast<char>(c);
   CHECK(CharTokenizer(all).vocab_size() == 128);
   CHECK(CharTokenizer(all).decode(CharTokenizer(all).encode(all)) == all);
 }
