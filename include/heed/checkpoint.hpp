@@ -143,9 +143,7 @@ Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, R
     throw_file_error(files.name + ": " + error.what());
   }
   random = restored;
-  const std::vector<Parameter<Scalar>> read = parameters(model);
-  for (std::size_t p = 0; p < read.size(); ++p)
-    RowFunctions<Scalar>::scale(read[p].value, Scalar(1), trainer.parameters()[p].value);
+  trainer.model() = model;  // of the same sizes: each matrix keeps its memory, and views of it stay good
   return files.tensors.metadata();
 }
 

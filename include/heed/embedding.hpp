@@ -11,13 +11,14 @@
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/parameters.hpp"
 #include "heed/random.hpp"
 
 namespace heed {
 
 /// A table of one vector for each token: row id of `table` is the embedding of token id.
 template <class Scalar>
-class TokenEmbedding {
+class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
  public:
   Matrix<Scalar> table;  // vocab_size x d_model
 
@@ -28,10 +29,7 @@ class TokenEmbedding {
                         std::to_string(d_model) + ": both must be at least 1");
     }
     const double bound = 1.0 / std::sqrt(static_cast<double>(d_model));
-    table.resize(vocab_size, d_model);
-    for (Index i = 0; i < vocab_size; ++i) {
-      for (Index j = 0; j < d_model; ++j) table(i, j) = static_cast<Scalar>(random.uniform(-bound, bound));
-    }
+    table = detail::uniform_matrix<Scalar>(vocab_size, d_model, random, bound);
   }
 
   explicit TokenEmbedding(Matrix<Scalar> rows) : table(std::move(rows)) {}
@@ -97,13 +95,12 @@ class TokenEmbedding {
     backward(std::span<const typename Container::value_type>(ids), grad_out, gradients);
   }
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    f(prefix + "table", table);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    f(prefix + "table", table);
+ private:
+  friend class ParameterWalk<TokenEmbedding<Scalar>>;
+
+  template <class Self, class F>
+  static void visit(Self& self, F& f, const std::string& prefix) {
+    f(prefix + "table", self.table);
   }
 };
 

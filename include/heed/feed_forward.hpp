@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "heed/activation.hpp"
 #include "heed/linear.hpp"
@@ -20,7 +21,7 @@ struct FeedForwardOptions {
 /// Const and stateless, as Linear: what the backward pass needs of the forward one is kept in a Kept object
 /// of the caller's.
 template <class Scalar>
-class FeedForward {
+class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
  public:
   Linear<Scalar> up;                   // d_model x d_ff
   std::optional<Linear<Scalar>> gate;  // d_model x d_ff, if it is gated
@@ -42,13 +43,23 @@ class FeedForward {
         down(d_ff, d_model, random, options.bias),
         activation(options.activation) {}
 
-  /// x is rows x d_model, and so is the result. Throws ShapeError if sizes do not fit.
+  /// The given products; forward() checks that they fit.
+  FeedForward(Linear<Scalar> up_product, std::optional<Linear<Scalar>> gate_product,
+              Linear<Scalar> down_product, Activation kind)
+      : up(std::move(up_product)),
+        gate(std::move(gate_product)),
+        down(std::move(down_product)),
+        activation(kind) {}
+
+  /// x is rows x d_model, and so is the result. Throws ShapeError if sizes do not fit. Memory: three matrices
+  /// of rows x d_ff, two if it is not gated. Threads: the caller's, or the executor's.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     Kept kept;
     return forward(x, kept, executor);
   }
 
+  /// The same, which leaves in `kept` what backward() needs.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Kept& kept, Executor* executor = nullptr) const {
     kept.up = up.forward(x, executor);
@@ -87,16 +98,9 @@ class FeedForward {
     return grad_x;
   }
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
-  }
-
  private:
+  friend class ParameterWalk<FeedForward<Scalar>>;
+
   template <class Self, class F>
   static void visit(Self& self, F& f, const std::string& prefix) {
     self.up.for_each_parameter(f, prefix + "up.");

@@ -11,6 +11,7 @@
 // gpt_trainer.hpp trains it, generate.hpp lets it write.
 
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,22 +29,15 @@ namespace heed {
 
 /// x + attention(norm1(x)), and to that + feed_forward(norm2(it)): pre-norm (Xiong et al. 2020).
 template <class Scalar>
-struct GptBlock {
+struct GptBlock : ParameterWalk<GptBlock<Scalar>> {
   Norm<Scalar> norm1;
   MultiHeadAttention<Scalar> attention;
   Norm<Scalar> norm2;
   FeedForward<Scalar> feed_forward;
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
-  }
-
  private:
+  friend class ParameterWalk<GptBlock<Scalar>>;
+
   template <class Self, class F>
   static void visit(Self& self, F& f, const std::string& prefix) {
     self.norm1.for_each_parameter(f, prefix + "norm1.");
@@ -55,7 +49,7 @@ struct GptBlock {
 
 /// Scalar is float or double. forward() is const and keeps nothing: one model serves several threads at once.
 template <class Scalar>
-class Gpt {
+class Gpt : public ParameterWalk<Gpt<Scalar>> {
   static_assert(has_kernels<Scalar>, "Gpt is for float and double");
 
  public:
@@ -68,36 +62,33 @@ class Gpt {
   /// Weights uniform with standard deviation 0.02, those of the products that end a block divided by sqrt(2 *
   /// num_layers) (Radford et al. 2019), biases 0, norms 1. Throws as check_config does.
   Gpt(const GptConfig& config, Random& random)
-      : tokens((check_config(config), config.vocab_size), config.d_model, random),
+      : tokens((check_config(config),
+                detail::uniform_matrix<Scalar>(config.vocab_size, config.d_model, random, kBound))),
         final_norm(norm_of(config)),
         config_(config),
         sinusoids_(config.positions == PositionKind::sinusoidal ? config.context : 0, config.d_model) {
-    const double bound = 0.02 * std::sqrt(3.0);  // of a uniform distribution with standard deviation 0.02
-    const double last = bound / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-    if (config.positions == PositionKind::rotary)
-      rotary_.emplace(config.d_model / config.num_heads, config.context);
-    detail::fill_uniform(tokens.table, random, bound);
-    if (config.positions == PositionKind::learned) {
-      positions.resize(config.context, config.d_model);
-      detail::fill_uniform(positions, random, bound);
-    }
-    MultiHeadAttentionSizes sizes{.d_model = config.d_model, .num_heads = config.num_heads};
+    const Index d = config.d_model;
+    const double last = kBound / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+    if (config.positions == PositionKind::rotary) rotary_.emplace(d / config.num_heads, config.context);
+    if (config.positions == PositionKind::learned)
+      positions = detail::uniform_matrix<Scalar>(config.context, d, random, kBound);
+    MultiHeadAttentionSizes sizes{.d_model = d, .num_heads = config.num_heads};
     sizes.num_kv_heads = config.num_kv_heads;
     sizes.bias = config.bias;
     for (Index l = 0; l < config.num_layers; ++l) {
-      blocks.push_back({norm_of(config), MultiHeadAttention<Scalar>(sizes, random, bound), norm_of(config),
-                        FeedForward<Scalar>(config.d_model, config.ff_size(), random,
-                                            {config.activation, config.gated, config.bias})});
-      FeedForward<Scalar>& feed_forward = blocks.back().feed_forward;
-      detail::fill_uniform(blocks.back().attention.w_o, random, last);
-      detail::fill_uniform(feed_forward.up.w, random, bound);
-      if (feed_forward.gate) detail::fill_uniform(feed_forward.gate->w, random, bound);
-      detail::fill_uniform(feed_forward.down.w, random, last);
+      MultiHeadAttention<Scalar> attention(sizes, random, kBound);
+      attention.w_o *= static_cast<Scalar>(last / kBound);
+      Linear<Scalar> up(d, config.ff_size(), random, config.bias, kBound);
+      std::optional<Linear<Scalar>> gate;
+      if (config.gated) gate.emplace(d, config.ff_size(), random, config.bias, kBound);
+      Linear<Scalar> down(config.ff_size(), d, random, config.bias, last);
+      blocks.push_back({{},
+                        norm_of(config),
+                        std::move(attention),
+                        norm_of(config),
+                        {std::move(up), std::move(gate), std::move(down), config.activation}});
     }
-    if (!config.tied) {
-      output.resize(config.d_model, config.vocab_size);
-      detail::fill_uniform(output, random, bound);
-    }
+    if (!config.tied) output = detail::uniform_matrix<Scalar>(d, config.vocab_size, random, kBound);
   }
 
   const GptConfig& config() const noexcept { return config_; }
@@ -192,16 +183,12 @@ class Gpt {
 
   const std::optional<Rotary>& rotary() const noexcept { return rotary_; }
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
-  }
-
  private:
+  friend class ParameterWalk<Gpt<Scalar>>;
+
+  // Of a uniform distribution with standard deviation 0.02: 0.02 sqrt(3).
+  static constexpr double kBound = 0.034641016151377546;
+
   static Norm<Scalar> norm_of(const GptConfig& config) {
     return Norm<Scalar>(config.d_model, config.bias && !config.rms_norm,
                         {!config.rms_norm, config.norm_epsilon});

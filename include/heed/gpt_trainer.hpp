@@ -38,7 +38,7 @@ struct TrainingStep {
 
 /// Works on a model of the caller's, which must outlive it and keep its matrices' sizes.
 ///
-/// All memory is taken by the constructor: about 25 * d_model numbers for each token of a batch and layer,
+/// All memory is taken by the constructor: about 27 * d_model numbers for each token of a batch and layer,
 /// the logits, and three numbers for each weight. After that nothing is allocated.
 ///
 /// Threads: the executor's. Sequences are shared among them for the forward pass and the gradients that flow

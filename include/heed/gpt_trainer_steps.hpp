@@ -199,11 +199,7 @@ double GptTrainer<Scalar>::loss_and_gradients(std::span<const TokenId> inputs,
     squares_[static_cast<std::size_t>(item)] =
         Rows::sum_of_squares(task.grad_w) + Rows::sum_of_squares(task.grad_b);
   };
-  if (threads_ > 1) {
-    detail::run_shared(*executor_, threads_, tasks, threads_, work);
-  } else {
-    for (Index task = 0; task < tasks; ++task) work(0, task);
-  }
+  detail::share_items(executor_, threads_, tasks, work);
   return loss;
 }
 
@@ -256,11 +252,7 @@ double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const 
     const Index last = batch * (item + 1) / shards;
     run_shard({first * seq_len, (last - first) * seq_len, thread, nullptr, training});
   };
-  if (threads_ > 1) {
-    detail::run_shared(*executor_, threads_, shards, threads_, work);
-  } else {
-    for (Index shard = 0; shard < shards; ++shard) work(0, shard);
-  }
+  detail::share_items(executor_, threads_, shards, work);
   return detail::mean_of(losses_, counted);
 }
 

@@ -20,7 +20,7 @@ namespace heed {
 /// a backward pass belongs to the x it is handed. Elements are summed up as run_product() does: a row's bits
 /// depend on that row alone.
 template <class Scalar>
-class Linear {
+class Linear : public ParameterWalk<Linear<Scalar>> {
  public:
   Matrix<Scalar> w;     // in x out
   RowVector<Scalar> b;  // 1 x out, or empty: none
@@ -29,8 +29,8 @@ class Linear {
   /// ShapeError if a size is below 1.
   Linear(Index in, Index out, Random& random, bool bias = true, double bound = -1) {
     detail::require_sizes_at_least_one(in, "in", out, "out");
-    w.resize(in, out);
-    detail::fill_uniform(w, random, bound < 0 ? std::sqrt(3.0 / static_cast<double>(in)) : bound);
+    w = detail::uniform_matrix<Scalar>(in, out, random,
+                                       bound < 0 ? std::sqrt(3.0 / static_cast<double>(in)) : bound);
     if (bias) b.setZero(out);
   }
 
@@ -75,16 +75,9 @@ class Linear {
     detail::require_matrix(view(gradients.b), (name + "b").c_str(), b.rows(), b.cols(), "b");
   }
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
-  }
-
  private:
+  friend class ParameterWalk<Linear<Scalar>>;
+
   void check(const MatrixView<const Scalar>& x) const {
     if (x.cols != w.rows()) {
       throw_shape_error("x is " + size_of(x) + ", w is " + size_of(view(w)) +

@@ -11,6 +11,7 @@
 
 #include "heed/attention.hpp"
 #include "heed/layer_forward.hpp"
+#include "heed/parameters.hpp"
 #include "heed/random.hpp"
 
 namespace heed {
@@ -80,7 +81,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 /// The weights are plain Eigen matrices to read and to set; forward() checks them. forward() is const and
 /// keeps nothing, so one layer serves several threads at once.
 template <class Scalar>
-class MultiHeadAttention {
+class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
  public:
   using RowVector = heed::RowVector<Scalar>;
 
@@ -122,16 +123,14 @@ class MultiHeadAttention {
       if (size < 1)
         throw_shape_error(std::string(name) + " is " + std::to_string(size) + ", it must be at least 1");
     }
-    w_q.resize(sizes.d_model, num_heads_ * head_dim);
-    w_k.resize(key_input_dim, num_kv_heads_ * head_dim);
-    w_v.resize(value_input_dim, num_kv_heads_ * value_dim);
-    w_o.resize(num_heads_ * value_dim, sizes.d_model);
-    for (Matrix<Scalar>* w : {&w_q, &w_k, &w_v, &w_o}) {
-      const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(w->rows())) : bound;
-      for (Index i = 0; i < w->rows(); ++i) {
-        for (Index j = 0; j < w->cols(); ++j) (*w)(i, j) = static_cast<Scalar>(random.uniform(-limit, limit));
-      }
-    }
+    const auto drawn = [&](Index rows, Index cols) {
+      const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(rows)) : bound;
+      return detail::uniform_matrix<Scalar>(rows, cols, random, limit);
+    };
+    w_q = drawn(sizes.d_model, num_heads_ * head_dim);
+    w_k = drawn(key_input_dim, num_kv_heads_ * head_dim);
+    w_v = drawn(value_input_dim, num_kv_heads_ * value_dim);
+    w_o = drawn(num_heads_ * value_dim, sizes.d_model);
     if (sizes.bias) {
       b_q.setZero(w_q.cols());
       b_k.setZero(w_k.cols());
@@ -161,15 +160,6 @@ class MultiHeadAttention {
                         ", it must be a positive multiple of num_kv_heads, which is " +
                         std::to_string(num_kv_heads_));
     }
-  }
-
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
   }
 
   /// The weights as views; b_... are empty where there are none.
@@ -280,6 +270,8 @@ class MultiHeadAttention {
   }
 
  private:
+  friend class ParameterWalk<MultiHeadAttention<Scalar>>;
+
   template <class X>
   static void require_scalar() {
     static_assert(std::is_same_v<Scalar, typename X::Scalar>,

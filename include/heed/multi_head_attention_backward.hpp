@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -206,21 +207,30 @@ class MultiHeadAttentionPass {
     check_layer_tensors(shape_, options_.mask, tensors);
   }
 
-  void product(const ConstView& a, const ProductTerm<Scalar>& term) {
+  void products(const ConstView& a, std::span<const ProductTerm<Scalar>> terms) {
     if constexpr (has_kernels<Scalar>) {
-      run_products<Scalar>(a, &term, 1, workspace_.data(), threads_, options_.executor);
+      run_products<Scalar>(a, terms.data(), std::ssize(terms), workspace_.data(), threads_,
+                           options_.executor);
     } else {
-      multiply<Scalar>(a, term);
+      for (const ProductTerm<Scalar>& term : terms) multiply<Scalar>(a, term);
     }
   }
+  void product(const ConstView& a, const ProductTerm<Scalar>& term) { products(a, std::span(&term, 1)); }
 
   const Matrix<Scalar>& run_forward(const MultiHeadAttention<Scalar>& layer, const ConstView& x,
                                     const ConstView& key_input, const ConstView& value_input) {
     check(layer, x, key_input, value_input);
     const detail::ProjectionWeights<Scalar> w = layer.projections();
-    product(x, {w.w_q, mutable_view(query_), w.b_q});
-    product(key_input, {w.w_k, mutable_view(key_), w.b_k});
-    product(value_input, {w.w_v, mutable_view(value_), w.b_v});
+    const ProductTerm<Scalar> terms[] = {{w.w_q, mutable_view(query_), w.b_q},
+                                         {w.w_k, mutable_view(key_), w.b_k},
+                                         {w.w_v, mutable_view(value_), w.b_v}};
+    if (shape_.is_cross()) {
+      product(x, terms[0]);
+      product(key_input, terms[1]);
+      product(value_input, terms[2]);
+    } else {
+      products(x, terms);
+    }
     AttentionTensors<Scalar> tensors;
     tensors.query = view(query_);
     tensors.key = view(key_);
@@ -236,7 +246,7 @@ class MultiHeadAttentionPass {
     return out_;
   }
 
-  /// The gradients of w and b, added, and unless grad_input is empty that of the input of x w + b.
+  /// The gradients of w and b, which are added, and that of the input of x w + b, added or not.
   void projection_backward(const ConstView& input, const Matrix<Scalar>& w, const ConstView& grad_out,
                            Matrix<Scalar>& grad_w, RowVector<Scalar>& grad_b, const View& grad_input,
                            bool accumulate) {

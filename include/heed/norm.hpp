@@ -15,7 +15,7 @@ namespace heed {
 ///
 /// Const and stateless, as Linear. Threads: the caller's, or the executor's; the same bits for any number.
 template <class Scalar>
-class Norm {
+class Norm : public ParameterWalk<Norm<Scalar>> {
  public:
   RowVector<Scalar> weight;  // 1 x cols
   RowVector<Scalar> bias;    // 1 x cols, or empty: none
@@ -65,16 +65,9 @@ class Norm {
     return grad_x;
   }
 
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") {
-    visit(*this, f, prefix);
-  }
-  template <class F>
-  void for_each_parameter(F&& f, const std::string& prefix = "") const {
-    visit(*this, f, prefix);
-  }
-
  private:
+  friend class ParameterWalk<Norm<Scalar>>;
+
   void check(const MatrixView<const Scalar>& x) const {
     if (x.cols != weight.cols() || (bias.size() > 0 && bias.cols() != weight.cols())) {
       throw_shape_error("x is " + size_of(x) + ", weight is " + size_of(view(weight)) + ", bias is " +

@@ -99,6 +99,7 @@ struct SgdOptions {
 template <class T>
 class Sgd {
  public:
+  /// Throws ArgumentError for options out of range.
   explicit Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options = {});
 
   /// As AdamW::step.

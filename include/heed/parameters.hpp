@@ -20,6 +20,7 @@
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
 #include "heed/parameter.hpp"
+#include "heed/parameter_walk.hpp"
 
 namespace heed {
 
@@ -77,11 +78,13 @@ namespace detail {
 
 /// Rows filled one after another with uniform(-bound, bound): the same numbers on every platform.
 template <class Scalar, class Random>
-void fill_uniform(Matrix<Scalar>& matrix, Random& random, double bound) {
+Matrix<Scalar> uniform_matrix(Index rows, Index cols, Random& random, double bound) {
+  Matrix<Scalar> matrix(rows, cols);
   for (Index i = 0; i < matrix.rows(); ++i) {
     for (Index j = 0; j < matrix.cols(); ++j)
       matrix(i, j) = static_cast<Scalar>(random.uniform(-bound, bound));
   }
+  return matrix;
 }
 
 inline void require_sizes_at_least_one(Index in, const char* in_name, Index out, const char* out_name) {

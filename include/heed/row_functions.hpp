@@ -64,6 +64,7 @@ struct RowFunctions {
   /// out = f(gate) up, element by element: with silu SwiGLU (Shazeer 2020).
   static void gated(Activation kind, Input gate, Input up, Output out, Executor* executor = nullptr) noexcept;
 
+  /// grad_gate = grad_out up f'(gate), grad_up = grad_out f(gate)
   static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
                              Output grad_up, Executor* executor = nullptr) noexcept;
 

@@ -68,4 +68,14 @@ void run_shared(Executor& executor, Index threads, Index items, Index ranges, co
       &context);
 }
 
+/// The same, on the calling thread alone where there is no executor or threads is 1.
+template <class Work>
+void share_items(Executor* executor, Index threads, Index items, const Work& work) noexcept {
+  if (executor == nullptr || threads <= 1) {
+    for (Index item = 0; item < items; ++item) work(Index{0}, item);
+  } else {
+    run_shared(*executor, threads, items, threads, work);
+  }
+}
+
 }  // namespace heed::detail

@@ -306,4 +306,9 @@ inline const Kernels<double>& kernels_of<double>(const KernelTable& table) noexc
 /// names none.
 const KernelTable& table();
 
+template <class T>
+const LayerKernels<T>& layer_kernels() {
+  return kernels_of<T>(table()).layers;
+}
+
 }  // namespace heed::kernels

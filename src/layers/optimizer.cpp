@@ -15,11 +15,6 @@ namespace heed {
 
 namespace {
 
-template <class T>
-const kernels::LayerKernels<T>& layer_kernels() {
-  return kernels::kernels_of<T>(kernels::table()).layers;
-}
-
 // About 20 us of a step: a piece is worth a thread's while.
 constexpr Index kPieceElements = 16384;
 
@@ -38,12 +33,8 @@ template <class Work>
 void over_pieces(std::span<const detail::WeightPiece> pieces, Executor* executor, const Work& work) noexcept {
   const Index items = static_cast<Index>(pieces.size());
   const Index threads = executor != nullptr ? std::min(executor->concurrency(), items) : 1;
-  if (threads <= 1) {
-    for (Index i = 0; i < items; ++i) work(pieces[static_cast<std::size_t>(i)], i);
-    return;
-  }
-  detail::run_shared(*executor, threads, items, threads,
-                     [&](Index, Index item) { work(pieces[static_cast<std::size_t>(item)], item); });
+  detail::share_items(executor, threads, items,
+                      [&](Index, Index item) { work(pieces[static_cast<std::size_t>(item)], item); });
 }
 
 template <class T>
@@ -117,9 +108,9 @@ void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double g
     kernels::AdamStep<T> own = step;
     own.decay = weight.decays ? static_cast<T>(rate * options_.weight_decay) : T(0);
     const MatrixView<const T> grad = rows_of(weight.grad, piece);
-    layer_kernels<T>().adam(own, strided(rows_of(weight.value, piece)), strided(grad),
-                            first_.data() + piece.offset, second_.data() + piece.offset, piece.rows,
-                            weight.value.cols);
+    kernels::layer_kernels<T>().adam(own, strided(rows_of(weight.value, piece)), strided(grad),
+                                     first_.data() + piece.offset, second_.data() + piece.offset, piece.rows,
+                                     weight.value.cols);
   });
 }
 
@@ -155,9 +146,9 @@ void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double gra
                                    weight.decays ? static_cast<T>(options_.weight_decay) : T(0),
                                    static_cast<T>(options_.momentum), static_cast<T>(grad_factor)};
     const MatrixView<const T> grad = rows_of(weight.grad, piece);
-    layer_kernels<T>().sgd(step, strided(rows_of(weight.value, piece)), strided(grad),
-                           velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows,
-                           weight.value.cols);
+    kernels::layer_kernels<T>().sgd(step, strided(rows_of(weight.value, piece)), strided(grad),
+                                    velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows,
+                                    weight.value.cols);
   });
 }
 
@@ -178,7 +169,7 @@ double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) 
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index index) {
     const MatrixView<const T> grad = rows_of(weights[piece.parameter].grad, piece);
     squares[static_cast<std::size_t>(index)] =
-        layer_kernels<T>().sum_of_squares(strided(grad), grad.rows, grad.cols);
+        kernels::layer_kernels<T>().sum_of_squares(strided(grad), grad.rows, grad.cols);
   });
   double sum = 0;
   for (const double square : squares) sum += square;
@@ -194,8 +185,8 @@ double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, E
   const detail::WeightPieces<T> all(weights);
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const MatrixView<T> grad = rows_of(weights[piece.parameter].grad, piece);
-    layer_kernels<T>().scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor), strided(grad),
-                             grad.rows, grad.cols);
+    kernels::layer_kernels<T>().scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor),
+                                      strided(grad), grad.rows, grad.cols);
   });
   return norm;
 }

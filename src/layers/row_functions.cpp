@@ -10,11 +10,6 @@ namespace heed {
 
 namespace {
 
-template <class T>
-const kernels::LayerKernels<T>& layer_kernels() {
-  return kernels::kernels_of<T>(kernels::table()).layers;
-}
-
 /// From row `first` on; a view without memory stays one.
 template <class T>
 kernels::Strided<T> rows_from(const MatrixView<T>& view, Index first) {
@@ -49,8 +44,8 @@ template <class T>
 void RowFunctions<T>::norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
                            Executor* executor) noexcept {
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().norm(norm_rows(x, weight, options, first, rows), rows_from(bias, 0),
-                            rows_from(out, first));
+    kernels::layer_kernels<T>().norm(norm_rows(x, weight, options, first, rows), rows_from(bias, 0),
+                                     rows_from(out, first));
   });
 }
 
@@ -58,22 +53,25 @@ template <class T>
 void RowFunctions<T>::norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out,
                                     Input base, Output grad_x, Executor* executor) noexcept {
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().norm_backward(norm_rows(x, weight, options, first, rows), rows_from(grad_out, first),
-                                     rows_from(base, first), rows_from(grad_x, first));
+    kernels::layer_kernels<T>().norm_backward(norm_rows(x, weight, options, first, rows),
+                                              rows_from(grad_out, first), rows_from(base, first),
+                                              rows_from(grad_x, first));
   });
 }
 
 template <class T>
 void RowFunctions<T>::norm_weight_gradient(Input x, const NormOptions& options, Input grad_out,
                                            Output grad_weight, Output grad_bias) noexcept {
-  layer_kernels<T>().norm_weight_gradient(norm_rows<T>(x, {}, options, 0, x.rows), rows_from(grad_out, 0),
-                                          rows_from(grad_weight, 0), rows_from(grad_bias, 0));
+  kernels::layer_kernels<T>().norm_weight_gradient(norm_rows<T>(x, {}, options, 0, x.rows),
+                                                   rows_from(grad_out, 0), rows_from(grad_weight, 0),
+                                                   rows_from(grad_bias, 0));
 }
 
 template <class T>
 void RowFunctions<T>::activation(Activation kind, Input x, Output out, Executor* executor) noexcept {
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().activation(kind_of(kind), rows_from(x, first), rows_from(out, first), rows, x.cols);
+    kernels::layer_kernels<T>().activation(kind_of(kind), rows_from(x, first), rows_from(out, first), rows,
+                                           x.cols);
   });
 }
 
@@ -81,16 +79,17 @@ template <class T>
 void RowFunctions<T>::activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
                                           Executor* executor) noexcept {
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().activation_backward(kind_of(kind), rows_from(x, first), rows_from(grad_out, first),
-                                           rows_from(grad_x, first), rows, x.cols);
+    kernels::layer_kernels<T>().activation_backward(kind_of(kind), rows_from(x, first),
+                                                    rows_from(grad_out, first), rows_from(grad_x, first),
+                                                    rows, x.cols);
   });
 }
 
 template <class T>
 void RowFunctions<T>::gated(Activation kind, Input gate, Input up, Output out, Executor* executor) noexcept {
   detail::over_rows(executor, gate.rows, gate.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().gated(kind_of(kind), rows_from(gate, first), rows_from(up, first),
-                             rows_from(out, first), rows, gate.cols);
+    kernels::layer_kernels<T>().gated(kind_of(kind), rows_from(gate, first), rows_from(up, first),
+                                      rows_from(out, first), rows, gate.cols);
   });
 }
 
@@ -98,9 +97,9 @@ template <class T>
 void RowFunctions<T>::gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
                                      Output grad_up, Executor* executor) noexcept {
   detail::over_rows(executor, gate.rows, gate.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().gated_backward(kind_of(kind), rows_from(gate, first), rows_from(up, first),
-                                      rows_from(grad_out, first), rows_from(grad_gate, first),
-                                      rows_from(grad_up, first), rows, gate.cols);
+    kernels::layer_kernels<T>().gated_backward(kind_of(kind), rows_from(gate, first), rows_from(up, first),
+                                               rows_from(grad_out, first), rows_from(grad_gate, first),
+                                               rows_from(grad_up, first), rows, gate.cols);
   });
 }
 
@@ -118,8 +117,8 @@ void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, s
       const T logit = logits(row, targets[row]);
       T max = T(0);
       T sum = T(0);
-      layer_kernels<T>().softmax_row(rows_from(logits, row), logits.cols, rows_from(grad, row),
-                                     static_cast<T>(factor), max, sum);
+      kernels::layer_kernels<T>().softmax_row(rows_from(logits, row), logits.cols, rows_from(grad, row),
+                                              static_cast<T>(factor), max, sum);
       losses[row] =
           std::log(static_cast<double>(sum)) + (static_cast<double>(max) - static_cast<double>(logit));
       if (!grad.empty()) grad(row, targets[row]) -= static_cast<T>(factor);
@@ -130,26 +129,27 @@ void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, s
 template <class T>
 void RowFunctions<T>::add(Input a, Input b, Output out, Executor* executor) noexcept {
   detail::over_rows(executor, a.rows, a.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().add(rows_from(a, first), rows_from(b, first), rows_from(out, first), rows, a.cols);
+    kernels::layer_kernels<T>().add(rows_from(a, first), rows_from(b, first), rows_from(out, first), rows,
+                                    a.cols);
   });
 }
 
 template <class T>
 void RowFunctions<T>::scale(Input x, T factor, Output out, Executor* executor) noexcept {
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().scale(rows_from(x, first), factor, rows_from(out, first), rows, x.cols);
+    kernels::layer_kernels<T>().scale(rows_from(x, first), factor, rows_from(out, first), rows, x.cols);
   });
 }
 
 template <class T>
 double RowFunctions<T>::sum_of_squares(Input x) noexcept {
-  return x.empty() ? 0 : layer_kernels<T>().sum_of_squares(rows_from(x, 0), x.rows, x.cols);
+  return x.empty() ? 0 : kernels::layer_kernels<T>().sum_of_squares(rows_from(x, 0), x.rows, x.cols);
 }
 
 template <class T>
 void RowFunctions<T>::column_sums(Input x, Output sums) noexcept {
   if (x.empty()) return;
-  layer_kernels<T>().column_sums(rows_from(x, 0), x.rows, x.cols, rows_from(sums, 0));
+  kernels::layer_kernels<T>().column_sums(rows_from(x, 0), x.rows, x.cols, rows_from(sums, 0));
 }
 
 template <class T>
@@ -164,8 +164,8 @@ void RowFunctions<T>::scatter_add(Input grad_out, const std::int32_t* ids, Outpu
   if (grad_out.empty()) return;
   for (Index row = 0; row < grad_out.rows; ++row) {
     const kernels::Strided<T> sums = rows_from(grad_table, ids[row]);
-    layer_kernels<T>().add({sums.data, sums.row_stride, sums.col_stride}, rows_from(grad_out, row), sums, 1,
-                           grad_out.cols);
+    kernels::layer_kernels<T>().add({sums.data, sums.row_stride, sums.col_stride}, rows_from(grad_out, row),
+                                    sums, 1, grad_out.cols);
   }
 }
 
@@ -178,8 +178,8 @@ void RowFunctions<T>::dropout(const Dropout& dropout, Input x, Output out, Index
       static_cast<std::uint32_t>(dropout.rate * 4294967296.0)};
   const T factor = static_cast<T>(1.0 / (1.0 - dropout.rate));
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    layer_kernels<T>().dropout(stream, factor, rows_from(x, first), rows_from(out, first), first_row + first,
-                               rows, x.cols);
+    kernels::layer_kernels<T>().dropout(stream, factor, rows_from(x, first), rows_from(out, first),
+                                        first_row + first, rows, x.cols);
   });
 }
 
