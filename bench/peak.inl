@@ -1,6 +1,8 @@
-// The limit that kernels are measured against: independent multiply-adds in registers, compiled once per instruction set. Fused
-// where the instruction set has it; SSE2 has not, and its limit is a product and a sum.
+// The limits that kernels are measured against, compiled once per instruction set: independent multiply-adds in registers, fused
+// where the instruction set has it (SSE2 has not, and its limit is a product and a sum), and sums over memory.
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 
 namespace heed::bench::HEED_BENCH_ISA {
 
@@ -25,5 +27,24 @@ double peak_flops_per_second(long rounds) {
 
 double peak_float(long rounds) { return peak_flops_per_second<float, HEED_BENCH_BYTES / 4>(rounds); }
 double peak_double(long rounds) { return peak_flops_per_second<double, HEED_BENCH_BYTES / 8>(rounds); }
+
+/// The sum of `count` words, a multiple of 32, in several sums at once, so that no chain of additions is waited for. Words are
+/// asked for so many before they are needed; 0: they are not.
+std::uint64_t sum_words(const std::uint64_t* words, std::size_t count, std::size_t ahead) {
+  constexpr std::size_t lanes = HEED_BENCH_BYTES / 8;
+  typedef std::uint64_t Vector __attribute__((vector_size(HEED_BENCH_BYTES), aligned(8)));
+  constexpr std::size_t step = 32;
+  Vector sums[step / lanes] = {};
+  for (std::size_t i = 0; i < count; i += step) {
+    for (std::size_t line = 0; ahead > 0 && line < step; line += 8) __builtin_prefetch(words + i + ahead + line);
+#pragma GCC unroll 16
+    for (std::size_t s = 0; s < step / lanes; ++s) sums[s] += *reinterpret_cast<const Vector*>(words + i + s * lanes);
+  }
+  std::uint64_t sum = 0;
+  for (const Vector& lane : sums) {
+    for (std::size_t i = 0; i < lanes; ++i) sum += lane[i];
+  }
+  return sum;
+}
 
 }  // namespace heed::bench::HEED_BENCH_ISA

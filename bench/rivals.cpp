@@ -12,6 +12,7 @@ namespace heed::bench {
   namespace isa {                                                                                        \
   double peak_float(long rounds);                                                                        \
   double peak_double(long rounds);                                                                       \
+  std::uint64_t sum_words(const std::uint64_t* words, std::size_t count, std::size_t ahead);             \
   template <class T>                                                                                     \
   void plain_attention(long, long, long, long, bool, const T*, long, const T*, long, const T*, long, T*, \
                        long, T*);                                                                        \
@@ -66,6 +67,16 @@ double peak_gflops(int threads) {
   double sum = 0;
   for (const double f : flops) sum += f;
   return sum * 1e-9;
+}
+
+std::vector<SumWords> sums_of_words() {
+  std::vector<SumWords> sums{&baseline::sum_words};
+#if defined(HEED_BENCH_X86)
+  const std::string_view own = isa();
+  if (own != "baseline") sums.push_back(&avx2::sum_words);
+  if (own == "avx512") sums.push_back(&avx512::sum_words);
+#endif
+  return sums;
 }
 
 template <class T>

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 // What Heed is measured against: the machine's peak, and plain Eigen products. Both are taken for the
 // instruction set that the kernels run on.
 
@@ -8,6 +12,10 @@ namespace heed::bench {
 /// GFLOP/s of independent multiply-adds on `threads` threads at once, over a few milliseconds.
 template <class T>
 double peak_gflops(int threads);
+
+/// Sums over memory, one in the loads of each instruction set that the processor has (peak.inl).
+using SumWords = std::uint64_t (*)(const std::uint64_t* words, std::size_t count, std::size_t ahead);
+std::vector<SumWords> sums_of_words();
 
 /// softmax(q k^T / sqrt(head_dim)) v with the full score matrix, row-major with row strides; scores has
 /// query_len * kv_len elements.

@@ -264,6 +264,41 @@ TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes not
   }
 }
 
+TEMPLATE_TEST_CASE("where the right factor of a product begins changes no bit, and nothing beside it counts",
+                   "", float, double) {
+  constexpr Index stride = 128;  // whole cache lines, as above
+  const TestType nan = std::numeric_limits<TestType>::quiet_NaN();
+  for (const auto& [depth, cols] : {std::pair<Index, Index>{40, 96}, {40, 17}, {37, 16}, {9, 33}, {3, 5}}) {
+    const Matrix<TestType> b = random_matrix<TestType>(depth, cols, 23);
+    for (const Index rows : {Index{1}, Index{2}, Index{3}, Index{5}, Index{70}}) {
+      const Matrix<TestType> a = random_matrix<TestType>(rows, depth, 24);
+      const Matrix<TestType> before = random_matrix<TestType>(rows, cols, 25);
+      const Matrix<TestType> expected = matrix_product(a, b);
+      Matrix<TestType> expected_sum = before;
+      multiply<TestType>(view(a), {view(b), mutable_view(expected_sum), {}, true});
+      for (Index offset = 0; offset <= 17; ++offset) {
+        CAPTURE(depth, cols, rows, offset);
+        Matrix<TestType> by_rows = Matrix<TestType>::Constant(depth, stride, nan);
+        by_rows.middleCols(offset, cols) = b;
+        Matrix<TestType> by_columns = Matrix<TestType>::Constant(cols, stride, nan);
+        by_columns.middleCols(offset, depth) = b.transpose();
+        for (const auto& own : {view(by_rows).block(0, offset, depth, cols),
+                                view(by_columns).block(0, offset, cols, depth).transposed()}) {
+          Matrix<TestType> frame = Matrix<TestType>::Constant(rows, stride, TestType(-7));
+          auto out = frame.middleCols(offset, cols);
+          multiply<TestType>(view(a), own, mutable_view(out));
+          CHECK(same_bits(expected, out));
+          out = before;
+          multiply<TestType>(view(a), {own, mutable_view(out), {}, true});
+          CHECK(same_bits(expected_sum, out));
+          CHECK((frame.leftCols(offset).array() == TestType(-7)).all());
+          CHECK((frame.rightCols(stride - cols - offset).array() == TestType(-7)).all());
+        }
+      }
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]",
                    float, double) {
   Random random(5);

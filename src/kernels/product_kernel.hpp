@@ -26,10 +26,12 @@ inline constexpr Index kProductRows = 384;
 // rows 0.82 / 0.50, 32 rows 0.86 / 0.59, 64 rows 0.84 / 0.66, with 32 rows of b at a time 0.88.
 inline constexpr Index kStreamRows = 64;
 inline constexpr Index kStreamDepth = 32;
-// A single row, the next token of a text, leaves so little work for each element of b that reading it is all:
-// fewer rows of b at a time are streams that hardware prefetchers can follow. Times 768 x 3072, from memory,
-// one core of a Zen 5: 8 rows 24 GB/s, 4 rows 20, 16 rows 21, 32 rows 20, of 26 that a loop can read.
-inline constexpr Index kSingleRowStreamDepth = 8;
+// A single row, the next token of a text, or a few leave so little work for each element of b that reading it
+// is all. With the rows of b after them asked for meanwhile, 8 of them at a time read 25 to 29 GB/s, 4 as
+// much, 16 22 to 26; for 3 rows of a 24 and with 32 of b 10 (768 x 768 and 768 x 3072, from memory, one core
+// of a Zen 5).
+inline constexpr Index kFewRows = 3;
+inline constexpr Index kFewRowsDepth = 8;
 
 /// Where the parts of one block's workspace lie, in elements from its start.
 template <class T>
@@ -156,12 +158,12 @@ inline void begin_sums(const ProductBlock<T>& block, const ProductPart<T>& part)
   }
 }
 
-/// A slice of the depth for all rows and the columns of one part from first_col on: panel after panel.
+/// A slice of the depth for all rows and columns of one part: panel after panel.
 template <class T>
-inline void packed_product(const ProductPart<T>& part, Index first_col, Index first_k, Index depth,
-                           Index rows, const T* packed_a, T* packed_b, T* scratch) {
+inline void packed_product(const ProductPart<T>& part, Index first_k, Index depth, Index rows,
+                           const T* packed_a, T* packed_b, T* scratch) {
   Index cols = 0;
-  for (Index col = first_col; col < part.cols; col += cols) {
+  for (Index col = 0; col < part.cols; col += cols) {
     cols = min_of(col == 0 ? first_panel_cols(part.c, part.cols) : kPanel<T>, part.cols - col);
     const Index width = panel_width<T>(cols);
     const T* b = part.b.data + first_k * part.b.row_stride + col * part.b.col_stride;
@@ -178,38 +180,67 @@ inline void packed_product(const ProductPart<T>& part, Index first_col, Index fi
   }
 }
 
-/// The columns of a part that are streamed: whole packets, where there are few rows and theirs are
-/// contiguous. The others are left to the packed product.
+/// True if a part is streamed: there are few rows, and theirs are contiguous.
 template <class T>
-inline Index streamed_cols(const ProductBlock<T>& block, const ProductPart<T>& part) {
-  const bool streamed = block.rows <= kStreamRows && part.b.col_stride == 1 && part.c.col_stride == 1;
-  return streamed ? part.cols / kLanes<T> * kLanes<T> : 0;
+inline bool is_streamed(const ProductBlock<T>& block, const ProductPart<T>& part) {
+  return block.rows <= kStreamRows && part.b.col_stride == 1 && part.c.col_stride == 1 &&
+         part.cols >= kLanes<T>;
 }
 
-/// All parts' streamed columns, b read in place. packed_a has kStreamDepth x kTileRows elements.
+/// Elements before the first that lies at a multiple of a packet's size. A packet across two cache lines
+/// waits for both: of Eigen's matrices, which begin 16 bytes into a line, a single row times 768 x 768 read
+/// 17 GB/s from there on and 22 GB/s from the next line on (AVX-512, one core of a Zen 5).
 template <class T>
-inline void streamed_product(const ProductBlock<T>& block, T* packed_a) {
+inline Index before_whole_packet(const T* data) {
+  constexpr std::uintptr_t bytes = sizeof(Packet<T>);
+  const std::uintptr_t into_packet = reinterpret_cast<std::uintptr_t>(data) % bytes;
+  return into_packet % sizeof(T) == 0 ? static_cast<Index>((bytes - into_packet) % bytes / sizeof(T)) : 0;
+}
+
+/// Columns [first, last) of a few rows, less than a packet: as part of a whole one that lies inside the row.
+template <class T>
+inline void edge_product(bool accumulate, Index rows, Index depth, const T* a, const T* b,
+                         const ProductPart<T>& part, T* c, Index first, Index last, T* scratch) {
+  constexpr Index lanes = kLanes<T>;
+  if (first >= last) return;
+  const Index col = min_of(first, part.cols - lanes);
+  for (Index r = 0; accumulate && r < rows; ++r)
+    store(scratch + r * lanes, load(c + r * part.c.row_stride + col));
+  product_tile<T, 1>(accumulate, rows, depth, a, b + col, part.b.row_stride, scratch, lanes);
+  for (Index r = 0; r < rows; ++r) {
+    for (Index i = first; i < last; ++i) c[r * part.c.row_stride + i] = scratch[r * lanes + i - col];
+  }
+}
+
+/// A streamed part: b is read in place. packed_a has kStreamDepth x kTileRows elements, scratch a tile.
+template <class T>
+inline void streamed_product(const ProductBlock<T>& block, const ProductPart<T>& part, T* packed_a,
+                             T* scratch) {
   using AStep = Steps<1, kTileRows>;
-  const Index step = block.rows == 1 ? kSingleRowStreamDepth : kStreamDepth;
+  constexpr Index lanes = kLanes<T>;
+  const Index b_stride = part.b.row_stride;
+  const Index begin = b_stride % lanes == 0 ? before_whole_packet(part.b.data) : 0;
+  const Index whole = (part.cols - begin) / lanes * lanes;
+  const Index step = block.rows <= kFewRows ? kFewRowsDepth : kStreamDepth;
   for (Index first_k = 0; first_k < block.depth; first_k += step) {
     const Index depth = min_of(step, block.depth - first_k);
+    const T* const b = part.b.data + first_k * b_stride;
+    const bool accumulate = continues(part, first_k);
     for (Index first = 0; first < block.rows; first += kTileRows) {
       const Index rows = min_of(kTileRows, block.rows - first);
+      T* const c = part.c.data + first * part.c.row_stride;
       pack_row_tile<T>({block.a.data + first * block.a.row_stride + first_k * block.a.col_stride,
                         block.a.row_stride, block.a.col_stride},
                        rows, depth, packed_a);
-      for (Index p = 0; p < block.num_parts; ++p) {
-        const ProductPart<T>& part = block.parts[p];
-        const T* b = part.b.data + first_k * part.b.row_stride;
-        T* c = part.c.data + first * part.c.row_stride;
-        if (continues(part, first_k)) {
-          wide_product<T, AStep, Start::accumulate>(rows, depth, packed_a, b, part.b.row_stride,
-                                                    streamed_cols(block, part), c, part.c.row_stride);
-        } else {
-          wide_product<T, AStep, Start::zero>(rows, depth, packed_a, b, part.b.row_stride,
-                                              streamed_cols(block, part), c, part.c.row_stride);
-        }
+      edge_product<T>(accumulate, rows, depth, packed_a, b, part, c, 0, begin, scratch);
+      if (accumulate) {
+        wide_product<T, AStep, Start::accumulate>(rows, depth, packed_a, b + begin, b_stride, whole,
+                                                  c + begin, part.c.row_stride);
+      } else {
+        wide_product<T, AStep, Start::zero>(rows, depth, packed_a, b + begin, b_stride, whole, c + begin,
+                                            part.c.row_stride);
       }
+      edge_product<T>(accumulate, rows, depth, packed_a, b, part, c, begin + whole, part.cols, scratch);
     }
   }
 }
@@ -229,6 +260,7 @@ inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPar
                                   Index cols) {
   constexpr Index lanes = kLanes<T>;
   const Strided<T> c = {part.c.data + first * part.c.col_stride, 0, part.c.col_stride};
+  const T* const a = block.a.data;
   Packet<T> sums[Groups];
   const T* columns[Groups];
   for (int g = 0; g < Groups; ++g) {
@@ -239,28 +271,49 @@ inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPar
   }
   const auto last = [&](int g, Index i) { return min_of(i, cols - g * lanes - 1) * part.b.col_stride; };
   const Index ahead = Groups * lanes * part.b.col_stride;
-  Index k = 0;
-  for (; k + lanes <= block.depth; k += lanes) {
-#pragma GCC unroll 4
-    for (int g = 0; g < Groups; ++g) {
-      packet::PacketBlock<Packet<T>, lanes> square;
+  // The square that begins at k, turned: a packet for each of its elements of the depth.
+  const auto turned = [&](int g, Index k) {
+    packet::PacketBlock<Packet<T>, lanes> square;
 #pragma GCC unroll 16
-      for (Index i = 0; i < lanes; ++i) {
-        const T* const from = columns[g] + k + last(g, i);
-        __builtin_prefetch(from + ahead);
-        square.packet[i] = load(from);
-      }
-      packet::ptranspose(square);
-#pragma GCC unroll 16
-      for (Index i = 0; i < lanes; ++i)
-        sums[g] = packet::pmadd(broadcast<T>(block.a.data[k + i]), square.packet[i], sums[g]);
+    for (Index i = 0; i < lanes; ++i) {
+      const T* const from = columns[g] + k + last(g, i);
+      __builtin_prefetch(from + ahead);
+      square.packet[i] = load(from);
     }
-  }
-  for (; k < block.depth; ++k) {
+    packet::ptranspose(square);
+    return square;
+  };
+  // Less than a square: elements of one that lies inside the depth, if there is one.
+  const auto edge = [&](Index first_k, Index last_k) {
+    if (first_k >= last_k) return;
+    const Index k = min_of(first_k, block.depth - lanes);
     for (int g = 0; g < Groups; ++g) {
-      alignas(64) T lane[lanes];
-      for (Index i = 0; i < lanes; ++i) lane[i] = columns[g][k + last(g, i)];
-      sums[g] = packet::pmadd(broadcast<T>(block.a.data[k]), load(lane), sums[g]);
+      const auto square = turned(g, k);
+      for (Index i = first_k - k; i < last_k - k; ++i)
+        sums[g] = packet::pmadd(broadcast<T>(a[k + i]), square.packet[i], sums[g]);
+    }
+  };
+  Index k = 0;
+  if (block.depth >= lanes) {
+    if (part.b.col_stride % lanes == 0) k = before_whole_packet(columns[0]);
+    edge(0, k);
+    for (; k + lanes <= block.depth; k += lanes) {
+#pragma GCC unroll 4
+      for (int g = 0; g < Groups; ++g) {
+        const auto square = turned(g, k);
+#pragma GCC unroll 16
+        for (Index i = 0; i < lanes; ++i)
+          sums[g] = packet::pmadd(broadcast<T>(a[k + i]), square.packet[i], sums[g]);
+      }
+    }
+    edge(k, block.depth);
+  } else {
+    for (; k < block.depth; ++k) {
+      for (int g = 0; g < Groups; ++g) {
+        alignas(64) T lane[lanes];
+        for (Index i = 0; i < lanes; ++i) lane[i] = columns[g][k + last(g, i)];
+        sums[g] = packet::pmadd(broadcast<T>(a[k]), load(lane), sums[g]);
+      }
     }
   }
   for (int g = 0; g < Groups; ++g)
@@ -269,12 +322,13 @@ inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPar
 
 template <class T>
 inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPart<T>& part) {
-  constexpr Index lanes = kLanes<T>;
+  // So many columns are streams that a processor's prefetchers can follow: 32 were 5 to 15 % slower.
+  constexpr int groups = 16 / kLanes<T>;
+  constexpr Index step = groups * kLanes<T>;
   Index col = 0;
-  for (; col + 2 * lanes <= part.cols; col += 2 * lanes)
-    single_row_by_columns<T, 2>(block, part, col, 2 * lanes);
-  for (; col < part.cols; col += lanes)
-    single_row_by_columns<T, 1>(block, part, col, min_of(lanes, part.cols - col));
+  for (; col + step <= part.cols; col += step) single_row_by_columns<T, groups>(block, part, col, step);
+  for (; col < part.cols; col += kLanes<T>)
+    single_row_by_columns<T, 1>(block, part, col, min_of(kLanes<T>, part.cols - col));
 }
 
 template <class T>
@@ -285,19 +339,18 @@ void product(const ProductBlock<T>& block) noexcept {
   T* const packed_a = workspace + layout.packed_a;
   T* const scratch = workspace + layout.scratch;
 
-  bool any_streamed = false;
   bool any_packed = false;
   for (Index p = 0; p < block.num_parts; ++p) {
     const ProductPart<T>& part = block.parts[p];
     if (!part.accumulate && (block.depth == 0 || part.bias.data != nullptr)) begin_sums(block, part);
     if (is_single_row_by_columns(block, part)) {
       single_row_by_columns(block, part);
-      continue;
+    } else if (is_streamed(block, part)) {
+      streamed_product(block, part, packed_a, scratch);
+    } else {
+      any_packed = true;
     }
-    any_streamed |= streamed_cols(block, part) > 0;
-    any_packed |= streamed_cols(block, part) < part.cols;
   }
-  if (any_streamed) streamed_product<T>(block, packed_a);
   if (!any_packed) return;
   // The sums over the depth are continued from c, so cutting the depth does not change a bit.
   for (Index first_k = 0; first_k < block.depth; first_k += kProductDepth<T>) {
@@ -306,9 +359,8 @@ void product(const ProductBlock<T>& block) noexcept {
                  block.rows, depth, packed_a);
     for (Index p = 0; p < block.num_parts; ++p) {
       const ProductPart<T>& part = block.parts[p];
-      if (is_single_row_by_columns(block, part)) continue;
-      packed_product<T>(part, streamed_cols(block, part), first_k, depth, block.rows, packed_a, packed_b,
-                        scratch);
+      if (is_single_row_by_columns(block, part) || is_streamed(block, part)) continue;
+      packed_product<T>(part, first_k, depth, block.rows, packed_a, packed_b, scratch);
     }
   }
 }
