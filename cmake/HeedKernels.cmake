@@ -15,6 +15,7 @@ endif()
 # the order of sums mean something here, whatever the user's own code is built with.
 # -O3 in every build type: the engine stays fast inside a user's debug build. Under a sanitizer -O1: its checks take six times as long
 # to compile at -O3.
+# EIGEN_FAST_MATH=0: a square root is one, and not an estimate of the processor's, improved by a step.
 # -DEigen=...: Eigen's functions compiled here get a namespace of their own and never merge with the host program's.
 function(heed_add_kernels target isa)
   target_sources(${target} PRIVATE kernels/${isa}.cpp)
@@ -31,7 +32,7 @@ function(heed_add_kernels target isa)
     list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
   endif()
   set_property(SOURCE kernels/${isa}.cpp APPEND PROPERTY COMPILE_OPTIONS ${flags})
-  set_property(SOURCE kernels/${isa}.cpp APPEND PROPERTY COMPILE_DEFINITIONS Eigen=EigenHeed_${isa} EIGEN_DONT_PARALLELIZE)
+  set_property(SOURCE kernels/${isa}.cpp APPEND PROPERTY COMPILE_DEFINITIONS Eigen=EigenHeed_${isa} EIGEN_DONT_PARALLELIZE EIGEN_FAST_MATH=0)
 endfunction()
 
 function(heed_add_all_kernels target)

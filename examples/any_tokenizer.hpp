@@ -10,6 +10,7 @@
 
 #include "heed/bpe.hpp"
 #include "heed/char_tokenizer.hpp"
+#include "heed/error.hpp"
 
 namespace demo {
 
@@ -21,9 +22,11 @@ class AnyTokenizer {
   }
   /// What to_json() returned. Throws FileError.
   static AnyTokenizer from_json(const std::string& json) {
-    if (json.find("\"characters\"") != std::string::npos)
+    try {
       return AnyTokenizer(heed::CharTokenizer::from_json(json));
-    return AnyTokenizer(heed::BpeTokenizer::from_json(json));
+    } catch (const heed::Error&) {
+      return AnyTokenizer(heed::BpeTokenizer::from_json(json));
+    }
   }
 
   std::vector<heed::TokenId> encode(std::string_view text) const {
@@ -40,6 +43,9 @@ class AnyTokenizer {
   }
   std::string to_json() const {
     return std::visit([](const auto& t) { return t.to_json(); }, tokenizer_);
+  }
+  const char* kind() const {
+    return std::holds_alternative<heed::CharTokenizer>(tokenizer_) ? "char" : "bpe";
   }
   const char* unit() const {
     return std::holds_alternative<heed::CharTokenizer>(tokenizer_) ? "character" : "token";

@@ -3,13 +3,14 @@
 // and proves that the trained model does not see the future.
 //
 //   mini_gpt_demo --text my_letters.txt --steps 3000 --save run    # Ctrl-C saves and ends
-//   mini_gpt_demo --text my_letters.txt --resume run               # goes on where it stopped
+//   mini_gpt_demo --resume run                                     # goes on where it stopped, and writes
 //   mini_gpt_demo --resume run --steps 0 --prompt "Dear"           # only writes
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -63,14 +64,24 @@ std::string number(double value, const char* format = "%.4f") {
   return text;
 }
 
-/// What is learned from, what is held out, and the run as it stands.
+/// What a training learns from, and how far it came.
 struct Run {
-  demo::AnyTokenizer tokenizer;
   heed::TokenWindows train;
   std::vector<heed::TokenBatch> held_out;  // empty if the text is too short to hold any out
   std::vector<double> steps, losses;       // of training, averaged between two looks at what is held out
   std::vector<double> held_out_losses;
 };
+
+/// What is written beside a checkpoint to know its text again: bytes and a hash (FNV-1a of 64 bits).
+std::string fingerprint(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return std::to_string(text.size()) + " bytes, " + std::to_string(hash);
+}
+
+std::string read_text(const Options& options) {
+  return options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
+}
 
 void require(bool good, const std::string& message) {
   if (!good) throw heed::ArgumentError(message);
@@ -87,11 +98,42 @@ void check(const Options& options) {
           "--threads is " + std::to_string(options.threads) + ", it must not be negative");
   require(options.save.empty() || options.resume.empty() || options.save == options.resume,
           "--save and --resume name different folders: a run goes on in its own");
+  require(options.save.empty() || !options.resume.empty() || !heed::has_checkpoint(options.save),
+          "there is a run in " + heed::escaped(options.save) +
+              " already: go on with --resume, or choose another folder");
   heed::check_sampling(options.sampling);
 }
 
-/// What a resumed run takes over unless the command line says otherwise.
-void take_over(const CLI::App& app, const heed::Notes& notes, Options& options) {
+const char* name_of(heed::PositionKind kind) {
+  return kind == heed::PositionKind::rotary       ? "rotary"
+         : kind == heed::PositionKind::sinusoidal ? "sinusoidal"
+                                                  : "learned";
+}
+
+/// A run keeps its model: an option that asks for another one is refused.
+void refuse_another_model(const CLI::App& app, const Options& options, const heed::GptConfig& own,
+                          const demo::AnyTokenizer& tokenizer, const heed::Notes& notes) {
+  const auto keep = [&](const char* option, const auto& wanted, const auto& is) {
+    if (app.count(option) == 0 || wanted == is) return;
+    std::ostringstream message;
+    message << option << " is " << wanted << ", the run in " << heed::escaped(options.resume) << " has " << is
+            << ": a run keeps its model";
+    throw heed::ArgumentError(message.str());
+  };
+  keep("--layers", options.model.num_layers, own.num_layers);
+  keep("--heads", options.model.num_heads, own.num_heads);
+  keep("--d-model", options.model.d_model, own.d_model);
+  keep("--context", options.model.context, own.context);
+  keep("--dropout", options.model.dropout, own.dropout);
+  keep("--positions", options.positions, std::string(name_of(own.positions)));
+  keep("--tokenizer", options.tokenizer, std::string(tokenizer.kind()));
+  if (const auto found = notes.find("vocab_size"); found != notes.end())
+    keep("--vocab-size", std::to_string(options.vocab_size), found->second);
+}
+
+/// What a resumed run takes over unless the command line says otherwise. Returns its text's fingerprint,
+/// empty if none was noted.
+std::string take_over(const CLI::App& app, const heed::Notes& notes, Options& options) {
   const auto note = [&](const char* option, const char* name, auto& value, auto convert) {
     const auto found = notes.find(name);
     if (app.count(option) == 0 && found != notes.end()) value = convert(found->second);
@@ -103,12 +145,19 @@ void take_over(const CLI::App& app, const heed::Notes& notes, Options& options) 
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
     note("--lr", "lr", options.rate, [](const std::string& s) { return std::stod(s); });
     note("--seed", "seed", options.seed, [](const std::string& s) { return std::stoull(s); });
+    note("--vocab-size", "vocab_size", options.vocab_size,
+         [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
   } catch (const std::logic_error&) {
-    throw heed::FileError("the checkpoint in " + options.resume + " has notes that are no numbers");
+    throw heed::FileError("the checkpoint in " + heed::escaped(options.resume) +
+                          " has notes that are no numbers");
   }
+  note("--text", "text", options.text_file, [](const std::string& s) { return s; });
+  check(options);
+  const auto found = notes.find("fingerprint");
+  return found != notes.end() ? found->second : "";
 }
 
-Run prepare(const Options& options, demo::AnyTokenizer tokenizer, const std::string& text) {
+Run prepare(const Options& options, const demo::AnyTokenizer& tokenizer, const std::string& text) {
   const std::vector<TokenId> ids = tokenizer.encode(text);
   const Index context = options.model.context;
   const Index held = std::ssize(ids) / 10;
@@ -121,39 +170,38 @@ Run prepare(const Options& options, demo::AnyTokenizer tokenizer, const std::str
   const auto middle = ids.end() - (hold ? held : 0);
   std::vector<heed::TokenBatch> held_out;
   if (hold) held_out = heed::TokenWindows({middle, ids.end()}, context).in_order(options.batch);
-  return {std::move(tokenizer),
-          heed::TokenWindows({ids.begin(), middle}, context),
-          std::move(held_out),
-          {},
-          {},
-          {}};
+  return {heed::TokenWindows({ids.begin(), middle}, context), std::move(held_out), {}, {}, {}};
 }
 
 class Training {
  public:
-  Training(const Options& options, Run& run, heed::GptTrainer<Scalar>& trainer, heed::Random& random)
-      : options_(options), run_(run), trainer_(trainer), random_(random) {}
+  Training(const Options& options, const std::string& tokenizer_json, const std::string& text_fingerprint,
+           heed::GptTrainer<Scalar>& trainer, heed::Random& random)
+      : options_(options),
+        tokenizer_json_(tokenizer_json),
+        fingerprint_(text_fingerprint),
+        trainer_(trainer),
+        random_(random) {}
 
   /// Steps until all are done or Ctrl-C. Throws TrainingError if the loss leaves the numbers.
-  void go_on() {
-    if (done() >= options_.steps) return;
+  void go_on(Run& run) {
     const heed::CosineSchedule schedule{options_.rate, options_.rate / 10,
                                         std::min<Index>(100, options_.steps / 10), options_.steps};
     const Index first = done();
     const Index every = std::max<Index>(1, options_.steps / 20);
-    look(std::nullopt);
+    look(run, std::nullopt);
     heed::TokenBatch batch;
     double sum = 0;
     Index counted = 0;
     start_ = Clock::now();
     while (done() < options_.steps && !interrupted) {
-      run_.train.draw(random_, options_.batch, batch);
-      const heed::TrainingStep step = trainer_.step(batch.inputs, batch.targets, schedule.at(done()));
+      run.train.draw(random_, options_.batch, batch);
+      const heed::TrainingStep step = trainer_.step(batch, schedule.at(done()));
       sum += step.loss;
       ++counted;
       show_progress(first, step.loss);
       if (done() % every == 0 || done() == options_.steps) {
-        look(sum / static_cast<double>(counted));
+        look(run, sum / static_cast<double>(counted));
         sum = 0;
         counted = 0;
         if (!options_.save.empty()) save(options_.save);
@@ -172,11 +220,14 @@ class Training {
   Index done() const { return trainer_.optimizer().steps(); }
 
   void save(const std::string& folder) const {
-    heed::save_checkpoint(folder, trainer_, random_, run_.tokenizer.to_json(),
+    heed::save_checkpoint(folder, trainer_, random_, tokenizer_json_,
                           {{"steps", std::to_string(options_.steps)},
                            {"batch", std::to_string(options_.batch)},
                            {"lr", number(options_.rate, "%.17g")},
-                           {"seed", std::to_string(options_.seed)}});
+                           {"seed", std::to_string(options_.seed)},
+                           {"vocab_size", std::to_string(options_.vocab_size)},
+                           {"text", options_.text_file},
+                           {"fingerprint", fingerprint_}});
   }
 
  private:
@@ -194,37 +245,44 @@ class Training {
                   number(each * static_cast<double>(options_.steps - done()), "%.0f") + " s left");
   }
 
-  /// The loss of what is held out, beside that of training since the last look.
-  void look(std::optional<double> loss) {
-    if (!loss && run_.held_out.empty()) return;
+  /// The loss of what is held out, beside that of training since the last look. Throws TrainingError if it
+  /// has left the numbers, before a checkpoint would keep such weights.
+  void look(Run& run, std::optional<double> loss) {
+    if (!loss && run.held_out.empty()) return;
     bar_.finish();
     std::cout << "  step " << done();
     if (loss) {
-      run_.steps.push_back(static_cast<double>(done()));
-      run_.losses.push_back(*loss);
+      run.steps.push_back(static_cast<double>(done()));
+      run.losses.push_back(*loss);
       std::cout << "  loss " << number(*loss);
     }
-    if (!run_.held_out.empty()) {
-      const double held_out = trainer_.loss(run_.held_out);
-      if (loss) run_.held_out_losses.push_back(held_out);
+    double held_out = 0;
+    if (!run.held_out.empty()) {
+      held_out = trainer_.loss(run.held_out);
+      if (loss) run.held_out_losses.push_back(held_out);
       std::cout << "  held out " << number(held_out);
     }
     std::cout << std::endl;
+    if (!std::isfinite(held_out)) {
+      throw heed::TrainingError("step " + std::to_string(done()) + ": the loss of what is held out is " +
+                                number(held_out));
+    }
   }
 
   const Options& options_;
-  Run& run_;
+  const std::string& tokenizer_json_;
+  const std::string& fingerprint_;
   heed::GptTrainer<Scalar>& trainer_;
   heed::Random& random_;
   demo::ProgressBar bar_;
   Clock::time_point start_ = Clock::now();
 };
 
-void show_curve(const Run& run) {
+void show_curve(const Run& run, const char* unit) {
   if (run.losses.size() < 2) return;
   const heed::Terminal terminal = heed::query_terminal();
   heed::PlotOptions look;
-  look.title = "Loss in nats for each " + std::string(run.tokenizer.unit());
+  look.title = "Loss in nats for each " + std::string(unit);
   look.x_label = "step";
   look.width = std::clamp<Index>(terminal.width, 40, 100);
   look.height = 12;
@@ -263,17 +321,17 @@ bool show_causal_check(const heed::Gpt<Scalar>& model, const std::vector<TokenId
   return report.passed;
 }
 
-/// Without a prompt: from the beginning of a line, or of the text.
-std::vector<TokenId> prompt_of(const Options& options, const Run& run) {
+/// Without a prompt: from the beginning of a line, if the vocabulary has lines.
+std::vector<TokenId> prompt_of(const Options& options, const demo::AnyTokenizer& tokenizer) {
   if (!options.prompt.empty()) {
-    std::vector<TokenId> ids = run.tokenizer.encode(options.prompt);
+    std::vector<TokenId> ids = tokenizer.encode(options.prompt);
     require(!ids.empty(), "the prompt has no tokens: give one with a word in it");
     return ids;
   }
-  const auto tokens = run.train.tokens();
-  const auto line_end = std::find_if(tokens.begin(), tokens.end(),
-                                     [&](TokenId id) { return run.tokenizer.id_to_token(id) == "\n"; });
-  return {line_end == tokens.end() ? tokens.front() : *line_end};
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.id_to_token(id) == "\n") return {id};
+  }
+  return {0};
 }
 
 /// Line by line, each made safe for the terminal, long ones broken between words.
@@ -291,7 +349,7 @@ void print_text(const std::string& text) {
   }
 }
 
-int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const Run& run,
+int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokenizer,
                  const std::vector<TokenId>& prompt, heed::Executor* executor) {
   heed::Random random(options.seed + 2);
   heed::GenerateOptions how;
@@ -303,9 +361,9 @@ int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const R
   ids.insert(ids.end(), text.begin(), text.end());
   std::cout << "\nSample (temperature " << number(options.sampling.temperature, "%g") << ", seed "
             << options.seed << "):\n";
-  print_text(run.tokenizer.decode(ids));
+  print_text(tokenizer.decode(ids));
   ids.resize(static_cast<std::size_t>(std::min<Index>({std::ssize(ids), model.config().context, 40})));
-  show_head(model, run.tokenizer, ids);
+  show_head(model, tokenizer, ids);
   return show_causal_check(model, ids) ? 0 : 1;
 }
 
@@ -316,61 +374,26 @@ std::string unused_folder() {
   return folder;
 }
 
-int run(const CLI::App& app, Options& options) {
-  check(options);
-  std::optional<heed::Gpt<Scalar>> model;
-  std::optional<demo::AnyTokenizer> tokenizer;
-  if (!options.resume.empty()) {
-    model = heed::load_model<Scalar>(options.resume);
-    tokenizer = demo::AnyTokenizer::from_json(heed::load_tokenizer_json(options.resume));
-    require(tokenizer->vocab_size() == model->config().vocab_size,
-            "the tokenizer in " + options.resume + " has " + std::to_string(tokenizer->vocab_size()) +
-                " tokens, the model is for " + std::to_string(model->config().vocab_size));
-    take_over(app, heed::checkpoint_notes(options.resume), options);
-    options.model = model->config();
-    options.save = options.resume;
-  }
-  const std::string text =
-      options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
-  if (!tokenizer) {
-    tokenizer = options.tokenizer == "char" ? demo::AnyTokenizer::characters(text)
-                                            : demo::AnyTokenizer::byte_pairs(text, options.vocab_size);
-    options.model.vocab_size = tokenizer->vocab_size();
-  }
-  Run run = prepare(options, *tokenizer, text);
-  const std::vector<TokenId> prompt = prompt_of(options, run);  // a wrong one is known before the training
-  if (!model) {
-    heed::Random initial(options.seed);
-    model.emplace(options.model, initial);
-  }
-  heed::ThreadPool pool(options.threads);
-  heed::Executor* const executor = pool.concurrency() > 1 ? &pool : nullptr;
-  heed::GptTrainer<Scalar> trainer(
-      *model, {.batch_size = options.batch, .seq_len = options.model.context, .dropout_seed = options.seed},
-      executor);
-  heed::Random random(options.seed + 1);
-  if (!options.resume.empty()) (void)heed::resume(options.resume, trainer, random);
-  std::cout << "Model: " << demo::count_of(options.model.num_layers, "layer") << ", "
-            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model
-            << ", context " << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
-            << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
-
-  Training training(options, run, trainer, random);
-  if (training.done() > 0) std::cout << "Goes on at step " << training.done() << "\n";
+/// Trains until all steps are done. Returns an exit code if the program ends here: by Ctrl-C, or because the
+/// loss has left the numbers.
+std::optional<int> train(Training& training, Run& run, const Options& options) {
+  // A folder that cannot be written is known before the training.
+  if (!options.save.empty() && options.resume.empty()) training.save(options.save);
   std::signal(SIGINT, on_interrupt);
   try {
-    training.go_on();
+    training.go_on(run);
   } catch (const heed::TrainingError& error) {
-    std::cerr << "mini_gpt_demo: " << error.what() << "\n"
-              << (options.save.empty() ? "" : "The last checkpoint is in " + options.save + ". ")
-              << "A smaller --lr may help.\n";
+    std::cerr << "mini_gpt_demo: " << error.what() << "\n";
+    if (!options.save.empty() && heed::has_checkpoint(options.save))
+      std::cerr << "The last checkpoint is in " << heed::escaped(options.save) << ". ";
+    std::cerr << "A smaller --lr may help.\n";
     return 1;
   }
   if (interrupted) {
     const std::string folder = options.save.empty() ? unused_folder() : options.save;
     training.save(folder);
     std::cout << "Stopped at step " << training.done() << " of " << options.steps
-              << ", saved. To go on: --resume " << folder << "\n";
+              << ", saved. To go on: --resume " << heed::escaped(folder) << "\n";
     return 130;  // as shells report a program that Ctrl-C ended
   }
   if (!options.save.empty()) {
@@ -378,8 +401,69 @@ int run(const CLI::App& app, Options& options) {
     std::cout << "Saved in " << heed::escaped(options.save) << "\n";
   }
   std::signal(SIGINT, SIG_DFL);
-  show_curve(run);
-  return write_sample(options, *model, run, prompt, executor);
+  return std::nullopt;
+}
+
+int run(const CLI::App& app, Options& options) {
+  check(options);
+  std::optional<std::string> text;
+  std::optional<heed::Gpt<Scalar>> model;
+  std::optional<demo::AnyTokenizer> tokenizer;
+  std::string noted_fingerprint;
+  if (options.resume.empty()) {
+    text = read_text(options);
+    tokenizer = options.tokenizer == "char" ? demo::AnyTokenizer::characters(*text)
+                                            : demo::AnyTokenizer::byte_pairs(*text, options.vocab_size);
+    options.model.vocab_size = tokenizer->vocab_size();
+    heed::Random initial(options.seed);
+    model.emplace(options.model, initial);
+  } else {
+    model = heed::load_model<Scalar>(options.resume);
+    tokenizer = demo::AnyTokenizer::from_json(heed::load_tokenizer_json(options.resume));
+    require(tokenizer->vocab_size() == model->config().vocab_size,
+            "the tokenizer in " + heed::escaped(options.resume) + " has " +
+                std::to_string(tokenizer->vocab_size()) + " tokens, the model is for " +
+                std::to_string(model->config().vocab_size));
+    const heed::Notes notes = heed::checkpoint_notes(options.resume);
+    refuse_another_model(app, options, model->config(), *tokenizer, notes);
+    noted_fingerprint = take_over(app, notes, options);
+    options.model = model->config();
+    options.save = options.resume;
+  }
+  // A wrong prompt is known before the training.
+  const std::vector<TokenId> prompt = prompt_of(options, *tokenizer);
+  heed::ThreadPool pool(options.threads);
+  heed::Executor* const executor = pool.concurrency() > 1 ? &pool : nullptr;
+  heed::GptTrainer<Scalar> trainer(*model, {.batch_size = options.batch, .dropout_seed = options.seed},
+                                   executor);
+  heed::Random random(options.seed + 1);
+  if (!options.resume.empty()) (void)heed::resume(options.resume, trainer, random);
+  const Index done = trainer.optimizer().steps();
+
+  std::optional<Run> run;
+  std::string text_fingerprint;
+  if (done < options.steps) {
+    if (!text) text = read_text(options);
+    text_fingerprint = fingerprint(*text);
+    require(noted_fingerprint.empty() || noted_fingerprint == text_fingerprint,
+            "the run in " + heed::escaped(options.resume) +
+                " has learned from another text: give that one with --text, or write only, with --steps 0");
+    run = prepare(options, *tokenizer, *text);
+  }
+  std::cout << "Model: " << demo::count_of(options.model.num_layers, "layer") << ", "
+            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model
+            << ", context " << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
+            << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
+  if (run) {
+    if (done > 0) std::cout << "Goes on at step " << done << "\n";
+    const std::string tokenizer_json = tokenizer->to_json();
+    Training training(options, tokenizer_json, text_fingerprint, trainer, random);
+    if (const auto code = train(training, *run, options)) return *code;
+    show_curve(*run, tokenizer->unit());
+  } else {
+    std::cout << "It has learned for " << demo::count_of(done, "step") << "\n";
+  }
+  return write_sample(options, *model, *tokenizer, prompt, executor);
 }
 
 int program(int argc, char** argv) {
@@ -406,13 +490,17 @@ int program(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--dropout", options.model.dropout, "how much is dropped in training")
       ->capture_default_str();
-  app.add_option("--batch", options.batch, "sequences of each step")->capture_default_str();
+  // Beyond them numbers would be bent to fit, without a word.
+  const CLI::Range possible(-1e15, 1e15);
+  const CLI::Range seeds(0.0, 1.8e19);
+  app.add_option("--batch", options.batch, "sequences of each step")->check(possible)->capture_default_str();
   app.add_option("--steps", options.steps, "steps in all, those before --resume included")
+      ->check(possible)
       ->capture_default_str();
   app.add_option("--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine")
       ->capture_default_str();
   app.add_option("--save", options.save, "folder for checkpoints, written while it trains and at its end");
-  app.add_option("--resume", options.resume, "folder of a checkpoint to go on from, with the same --text");
+  app.add_option("--resume", options.resume, "folder of a checkpoint to go on from, with its model and text");
   app.add_option("--prompt", options.prompt, "what the sample begins with (default: a new line)");
   app.add_option("--length", options.length, "tokens of the sample")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")
@@ -421,6 +509,7 @@ int program(int argc, char** argv) {
   app.add_option("--top-p", options.sampling.top_p, "choose among the likeliest that are together so likely")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of weights, batches and sample: the same seed writes the same text")
+      ->check(seeds)
       ->capture_default_str();
   app.add_option("--threads", options.threads, "threads; 0: one for each processor")->capture_default_str();
   if (const auto code = demo::parse(app, argc, argv)) return *code;

@@ -1,5 +1,7 @@
 #include "heed/error.hpp"
 
+#include <charconv>
+
 namespace heed {
 
 void throw_shape_error(const std::string& message) {
@@ -19,6 +21,11 @@ void throw_text_error(const std::string& message) {
 }
 void throw_training_error(const std::string& message) {
   throw TrainingError(message);
+}
+
+std::string detail::number_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace heed

@@ -50,6 +50,22 @@ grep -q 'Goes on at step' parts_text || fail "it does not go on"
 cmp whole/checkpoint.safetensors parts/checkpoint.safetensors || fail "another model after Ctrl-C and --resume"
 diff <(sed -n '/^Sample/,$p' whole_text) <(sed -n '/^Sample/,$p' parts_text) || fail "another text after --resume"
 
+# A run keeps its text and its model. Who only writes needs neither, and leaves the run as it is.
+seq 1 900 >own
+seq 1 901 >short_one
+run --text own --steps 20 --save own_run >/dev/null
+cp own_run/checkpoint.safetensors before
+run --resume own_run --steps 0 --lr 0.5 --seed 3 >written
+grep -q 'It has learned for 20 steps' written || fail "no word of what it has learned"
+cmp before own_run/checkpoint.safetensors || fail "a run that only wrote has changed the checkpoint"
+"$program" --resume own_run --steps 25 --length 20 >more
+grep -q '^Text: own' more || fail "another text than the run's own: $(grep '^Text' more)"
+expect_error 'has learned from another text' --resume own_run --steps 30 --text short_one
+expect_error '--layers is 2, the run in own_run has 1' --resume own_run --layers 2
+expect_error '--positions is rotary, the run in own_run has learned' --resume own_run --positions rotary
+rm own
+"$program" --resume own_run --steps 0 --length 20 >/dev/null || fail "it needs the text to write"
+
 # Only to write, with a beginning of the user's; byte pairs; texts that are too short or cannot be read.
 run --resume whole --prompt "Shall I" --temperature 0 >prompted
 grep -q '^  Shall I' prompted || fail "no prompt in the sample"
@@ -64,7 +80,14 @@ expect_error 'there are 5 tokens: a window of 16' "${small[@]}" --text shorter
 expect_error 'none: No such file' --text none
 expect_error 'the character "#"' "${small[@]}" --steps 1 --prompt '#'
 expect_error 'd_model is 33' --d-model 33
-expect_error "is of another model" --d-model 64 --steps 1 --save whole
+expect_error "there is a run in whole already" --steps 1 --save whole
+mkdir foreign && echo '{"mine": 1}' >foreign/config.json
+expect_error "choose another folder" "${small[@]}" --steps 1 --save foreign
+grep -q mine foreign/config.json || fail "somebody's own file was overwritten"
+expect_error "cannot make the folder" "${small[@]}" --save short/none
+printf 'characters of "characters", the characters of characters and characters\n%.0s' 1 2 3 >words
+run --text words --tokenizer bpe --vocab-size 30 --steps 2 --save words_run >/dev/null
+run --resume words_run --steps 3 >/dev/null || fail "byte pairs with the word characters"
 expect_error 'temperature is -1' --temperature -1
 expect_error 'cannot open' --resume nowhere
 echo passed

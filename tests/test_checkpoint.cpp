@@ -258,6 +258,56 @@ TEST_CASE("a folder with the checkpoint of another model is left as it is") {
   CHECK(load_model<float>(saved.folder.path()).config().num_heads == 4);
 }
 
+TEST_CASE("files that are somebody's own are not overwritten") {
+  for (const std::string name : {"config.json", "tokenizer.json"}) {
+    TemporaryFolder folder;
+    std::ofstream(folder / name) << "{\"mine\": 1}";
+    Training<float> training(small_config, 7);
+    CHECK(contains(refusal_of([&] {
+                     save_checkpoint(folder.path(), training.trainer, training.random, tokenizer_json);
+                   }),
+                   name));
+    CHECK(read_bytes(folder / name).size() == 11);
+    CHECK(!has_checkpoint(folder.path()));
+  }
+}
+
+TEST_CASE("a checkpoint with more than its model, or with a state that no training has, is refused") {
+  const Saved saved;
+  GptConfig smaller = small_config;
+  smaller.num_layers = 1;
+  std::ofstream(saved.folder / "config.json") << config_to_json(smaller);
+  CHECK(contains(refusal_of([&] { load_model<float>(saved.folder.path()); }), "blocks.1."));
+  AdamW<float> optimizer(saved.training.trainer.parameters());
+  const std::vector<float> good(optimizer.first_moments().size(), 0.5F);
+  std::vector<float> bad = good;
+  bad[1] = -1;
+  const auto refused = [&](Index steps, const std::vector<float>& first, const std::vector<float>& second) {
+    return message_of<ArgumentError>([&] { optimizer.restore(steps, first, second); });
+  };
+  CHECK(contains(refused(1, good, bad), "second moment"));
+  bad[1] = std::numeric_limits<float>::infinity();
+  CHECK(contains(refused(1, bad, good), "first moment"));
+  CHECK(contains(refused(std::numeric_limits<Index>::max(), good, good), "steps is "));
+  CHECK(optimizer.steps() == 0);
+  CHECK(optimizer.first_moments()[0] == 0);
+}
+
+TEST_CASE("a configuration that is nested deeply, or asks for a table without end, is refused") {
+  const Saved saved;
+  const std::string deep(200000, '[');
+  std::ofstream(saved.folder / "config.json")
+      << "{\"vocab_size\": " << deep << std::string(deep.size(), ']') << "}";
+  CHECK(contains(refusal_of([&] { load_model<float>(saved.folder.path()); }), "\"vocab_size\" is array"));
+  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::rotary, PositionKind::learned}) {
+    GptConfig config = small_config;
+    config.positions = kind;
+    config.context = Index{1} << 34;
+    std::ofstream(saved.folder / "config.json") << config_to_json(config);
+    CHECK(contains(refusal_of([&] { load_model<float>(saved.folder.path()); }), "checkpoint.safetensors"));
+  }
+}
+
 TEST_CASE("files that are missing, cut short or full of something else are refused, and nothing changes") {
   for (const std::string name : {"config.json", "checkpoint.safetensors"}) {
     CAPTURE(name);

@@ -82,7 +82,7 @@ TEST_CASE("an id outside the table is an exception that names the id, its place 
   CHECK(contains(message(2147483647), "id 2147483647 "));
   CHECK(contains(message(4294967295U), "id 4294967295 "));
   CHECK(contains(message(18446744073709551615ULL), "id 18446744073709551615 "));
-  CHECK(contains(message_of<ShapeError>([&] { TokenEmbedding<float>(0, 4, random); }), "vocab_size 0"));
+  CHECK(contains(message_of<ShapeError>([&] { TokenEmbedding<float>(0, 4, random); }), "vocab_size is 0"));
 }
 
 TEST_CASE("sinusoidal positions have any width, odd ones too") {

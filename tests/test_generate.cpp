@@ -198,9 +198,9 @@ TEST_CASE("sampling options out of range are refused by their names and values, 
     return message_of<ArgumentError>([&] { sample(logits, options, random); });
   };
   for (const double wrong : {kNaN<double>, -1.0, -1e-300, kInf<double>})
-    CHECK(contains(refusal({.temperature = wrong}), "temperature is " + std::to_string(wrong)));
+    CHECK(contains(refusal({.temperature = wrong}), "temperature is " + detail::number_text(wrong)));
   for (const double wrong : {kNaN<double>, 0.0, -0.5, 1.5, kInf<double>})
-    CHECK(contains(refusal({.top_p = wrong}), "top_p is " + std::to_string(wrong)));
+    CHECK(contains(refusal({.top_p = wrong}), "top_p is " + detail::number_text(wrong)));
   CHECK(contains(refusal({.top_k = -1}), "top_k is -1"));
   CHECK(contains(refusal({.temperature = 0, .top_k = -1}), "top_k is -1"));
   CHECK(contains(message_of<ShapeError>([&] { sample(std::vector<float>{}, {}, random); }), "no logits"));

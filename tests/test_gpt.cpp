@@ -87,7 +87,7 @@ struct Case {
     Random random(seed + 1000);
     options.batch_size = 1 + draw(random, 3);
     options.seq_len = config.context - draw(random, 2);
-    batch = drawn_batch(options.batch_size * options.seq_len, config.vocab_size, seed);
+    batch = drawn_batch(options.batch_size * *options.seq_len, config.vocab_size, seed);
   }
 };
 
@@ -268,7 +268,7 @@ TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[threads]", f
       GptTrainer<TestType> trainer(model, options, executor);
       std::vector<double> own;
       for (std::uint64_t step = 0; step < (kSlowRun ? 2 : 5); ++step) {
-        const TokenBatch batch = drawn_batch(batch_size * options.seq_len, config.vocab_size, step);
+        const TokenBatch batch = drawn_batch(batch_size * *options.seq_len, config.vocab_size, step);
         const TrainingStep result = trainer.step(batch.inputs, batch.targets, 0.01);
         own.insert(own.end(), {result.loss, result.gradient_norm, trainer.loss(batch.inputs, batch.targets)});
       }
@@ -278,6 +278,94 @@ TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[threads]", f
       REQUIRE(states.back().is(states.front()));
     }
   }
+}
+
+TEST_CASE("a smaller product never needs more memory: who reserves for the largest has enough") {
+  for (const Index depth : {Index{1}, Index{96}, Index{300}}) {
+    std::size_t before = 0;
+    for (Index rows = 1; rows <= 1200; ++rows) {
+      const std::size_t bytes = product_workspace_bytes<float>(rows, depth, 512);
+      REQUIRE(bytes >= before);
+      before = bytes;
+    }
+  }
+}
+
+TEST_CASE("a step of any sizes stays within the trainer's memory") {  // as the address sanitizer sees it
+  ThreadPool pool(2);
+  for (const auto& [batch_size, seq_len, d_model, vocab_size] :
+       {std::tuple<Index, Index, Index, Index>{8, 64, 96, 512},
+        {25, 32, 64, 130},
+        {7, 97, 64, 65},
+        {20, 50, 32, 400}}) {
+    Random random(5);
+    Gpt<float> model(
+        {.vocab_size = vocab_size, .context = seq_len, .num_layers = 1, .num_heads = 2, .d_model = d_model},
+        random);
+    for (Executor* executor : {static_cast<Executor*>(nullptr), static_cast<Executor*>(&pool)}) {
+      GptTrainer<float> trainer(model, {.batch_size = batch_size}, executor);
+      const TokenBatch batch = drawn_batch(batch_size * seq_len, vocab_size, 6);
+      CHECK(std::isfinite(trainer.step(batch, 1e-3).loss));
+    }
+  }
+}
+
+TEST_CASE("a trainer follows its model to other memory, and refuses other sizes") {
+  Gpt<double> model = stirred_model<double>(small_config, 31);
+  GptTrainer<double> trainer(model, {.batch_size = 2, .seq_len = 5});
+  const TokenBatch batch = drawn_batch(10, 10, 32);
+  trainer.step(batch, 0.01);
+  model = stirred_model<double>(small_config, 33);
+  Gpt<double> same = model;
+  GptTrainer<double> fresh(same, {.batch_size = 2, .seq_len = 5});
+  CHECK(trainer.loss_and_gradients(batch.inputs, batch.targets) ==
+        fresh.loss_and_gradients(batch.inputs, batch.targets));
+  CHECK(numbers_of(trainer.gradients()) == numbers_of(fresh.gradients()));
+  const Matrix<double> table = model.tokens.table;
+  trainer.step(batch, 0.01);
+  CHECK(!same_bits(table, model.tokens.table));
+
+  const std::vector<TokenId> ids = drawn_ids(5, 10, 34);
+  const auto refused = [&](auto change, const std::string& name) {
+    Gpt<double> other = stirred_model<double>(small_config, 35);
+    GptTrainer<double> own(other, {.batch_size = 2, .seq_len = 5});
+    GptDecoder<double> decoder(other);
+    change(other);
+    CHECK(contains(message_of<ShapeError>([&] { own.step(batch, 0.01); }), name));
+    CHECK(contains(message_of<ShapeError>([&] { other.forward(ids); }), name));
+    CHECK(contains(message_of<ShapeError>([&] { other.attention_weights(ids, 0); }), name));
+    CHECK(contains(message_of<ShapeError>([&] { decoder.read(ids); }), name));
+    CHECK(contains(message_of<ShapeError>([&] { GptDecoder<double>{other}; }), name));
+    CHECK(contains(message_of<ShapeError>([&] { GptTrainer<double>{other}; }), name));
+  };
+  using Model = Gpt<double>;
+  refused([](Model& m) { m.tokens.table.setZero(20, 16); }, "tokens.table is 20 x 16");
+  refused([](Model& m) { m.tokens.table.setZero(9, 16); }, "tokens.table is 9 x 16");
+  refused([](Model& m) { m.positions.setZero(1, 16); }, "positions is 1 x 16");
+  refused([](Model& m) { m.positions.resize(0, 0); }, "positions is 0 x 0");
+  refused([](Model& m) { m.output.setZero(16, 10); }, "output is 16 x 10");
+  refused([](Model& m) { m.blocks.pop_back(); }, "1 blocks, its configuration says 2");
+  refused([](Model& m) { m.blocks.push_back(m.blocks[0]); }, "3 blocks");
+  refused([](Model& m) { m.blocks.clear(); }, "0 blocks");
+  refused([](Model& m) { m.blocks[1].attention.w_o.setZero(16, 8); }, "attention.w_o is 16 x 8");
+  refused([](Model& m) { m.blocks[1].feed_forward.up.w.setZero(16, 8); }, "feed_forward.up.w is 16 x 8");
+}
+
+TEST_CASE("a trainer's sequences are as long as the context, and windows of another length are refused") {
+  Gpt<double> model = stirred_model<double>(small_config, 36);
+  GptTrainer<double> trainer(model, {.batch_size = 2});
+  CHECK(trainer.options().seq_len == 8);
+  Random random(37);
+  TokenBatch batch;
+  TokenWindows(drawn_ids(40, 10, 38), 4).draw(random, 4, batch);
+  CHECK(contains(message_of<ShapeError>([&] { trainer.step(batch, 0.01); }), "windows of 4 tokens"));
+  CHECK(contains(message_of<ShapeError>([&] { trainer.loss(std::span(&batch, 1)); }), "windows of 4 tokens"));
+  const std::vector<double> before = numbers_of(model);
+  TokenWindows(drawn_ids(40, 10, 38), 8).draw(random, 2, batch);
+  CHECK(contains(message_of<ArgumentError>([&] { trainer.step(batch, kNaN<double>); }), "rate is nan"));
+  CHECK(numbers_of(model) == before);
+  trainer.step(batch, 0.01);
+  CHECK(numbers_of(model) != before);
 }
 
 TEST_CASE("several threads call one const model and get the same bits") {
@@ -446,11 +534,11 @@ TEST_CASE("a step with a finite loss and gradients beyond all numbers throws as 
   // A stream so small that dividing it by its size makes gradients whose squares overflow.
   GptConfig config = small_config;
   config.positions = PositionKind::rotary;
-  config.norm_epsilon = 1e-308;
+  config.norm_epsilon = 1e-38;
   config.tied = false;
   Gpt<double> model = stirred_model<double>(config, 16);
   model.tokens.table *= 1e-153;
-  model.output *= 1e8;
+  model.output *= 1e137;
   for (GptBlock<double>& block : model.blocks) {
     block.attention.w_o.setZero();
     block.feed_forward.down.w.setZero();
@@ -510,10 +598,11 @@ TEST_CASE("a configuration that makes no model is refused by the name and value 
                  }),
                  "d_model 12 over num_heads 4 is odd"));
   for (const double dropout : {-0.1, 1.0, kNaN<double>, kInf<double>})
-    CHECK(contains(refusal([&](C& c) { c.dropout = dropout; }), "dropout is " + std::to_string(dropout)));
+    CHECK(
+        contains(refusal([&](C& c) { c.dropout = dropout; }), "dropout is " + detail::number_text(dropout)));
   for (const double epsilon : {0.0, -1.0, kNaN<double>, kInf<double>}) {
     CHECK(contains(refusal([&](C& c) { c.norm_epsilon = epsilon; }),
-                   "norm_epsilon is " + std::to_string(epsilon)));
+                   "norm_epsilon is " + detail::number_text(epsilon)));
   }
 }
 

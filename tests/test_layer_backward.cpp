@@ -4,7 +4,9 @@
 #include <functional>
 
 #include "catch.hpp"
+#include "heed/feed_forward.hpp"
 #include "heed/multi_head_attention_backward.hpp"
+#include "heed/norm.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -220,6 +222,36 @@ TEST_CASE("a pass refuses what does not fit, before it writes anything") {
       "cross-attention"));
   CHECK(grads.w_q.isZero());
   CHECK(same_bits(pass.out(), out));
+}
+
+TEST_CASE("gradients that are the layer itself, results of the pass as inputs, and no forward are refused") {
+  Random random(3);
+  MultiHeadAttention<double> layer(kModel, 2, random);
+  MultiHeadAttention<double> gradients = zeros_like(layer);
+  MultiHeadAttentionPass<double> pass(layer, 5);
+  const Matrix<double> x = random_matrix<double>(5, kModel, 1);
+  const auto refused = [](auto call) { return message_of<ArgumentError>(call); };
+  CHECK(contains(refused([&] { pass.backward(layer, x, x, gradients); }), "before any forward()"));
+  pass.forward(layer, x);
+  CHECK(contains(refused([&] { pass.backward(layer, x, x, layer); }), "gradients is the layer itself"));
+  pass.backward(layer, x, x, gradients);
+  CHECK(
+      contains(refused([&] { pass.backward(layer, x, pass.grad_x(), gradients); }), "grad_out is a result"));
+  pass.forward(layer, pass.grad_x());
+  CHECK(contains(refused([&] { pass.backward(layer, pass.grad_x(), x, gradients); }), "x is a result"));
+
+  Linear<double> linear(kModel, kModel, random);
+  CHECK(contains(refused([&] { linear.backward(x, x, linear); }), "gradients is the layer itself"));
+  Norm<double> norm(kModel);
+  CHECK(contains(refused([&] { norm.backward(x, x, norm); }), "gradients is the layer itself"));
+  FeedForward<double> feed_forward(kModel, 8, random);
+  FeedForward<double>::Kept kept;
+  feed_forward.forward(x, kept);
+  CHECK(
+      contains(refused([&] { feed_forward.backward(x, kept, x, feed_forward); }), "gradients is the layer"));
+  for (const double bound : {kNaN<double>, kInf<double>})
+    CHECK(contains(refused([&] { Linear<double>(2, 2, random, false, bound); }), "bound is "));
+  CHECK(contains(refused([&] { Norm<float>(4, true, {true, 1e-50}); }), "epsilon is 1e-50"));
 }
 
 TEST_CASE("no rows and no keys are a pass too") {

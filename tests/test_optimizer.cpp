@@ -546,6 +546,9 @@ TEST_CASE("the cosine schedule rises in a line, falls along half a cosine, and s
   CHECK(rise.at(10) == 1e-3);
   CHECK((CosineSchedule{1e-2, 1e-3, 0, 0}.at(0) == 1e-3));
   CHECK((CosineSchedule{1e-2, 1e-2, 3, 50}.at(20) == 1e-2));
+  // Before the first step and after the last, whatever the warm-up is.
+  CHECK((CosineSchedule{1, 0.1, 10, 50}.at(-7) == CosineSchedule{1, 0.1, 10, 50}.at(0)));
+  CHECK((CosineSchedule{1, 0.1, 100, 50}.at(60) == 0.1));
 }
 
 TEMPLATE_TEST_CASE("options out of range are named", "", float, double) {
@@ -555,7 +558,19 @@ TEMPLATE_TEST_CASE("options out of range are named", "", float, double) {
     return message_of<ArgumentError>([&] { AdamW<T>(none, options); });
   };
   CHECK(adam({}) == "nothing");
-  CHECK(adam({0, 0, 1e-300, 0}) == "nothing");
+  CHECK(adam({0, 0, std::numeric_limits<T>::min(), 0}) == "nothing");
+  // What is within range as a double alone.
+  if constexpr (std::is_same_v<T, float>) {
+    CHECK(contains(adam({.beta1 = 0.99999999}), "beta1 is 0.99999999"));
+    CHECK(contains(adam({.beta2 = 0.99999999}), "beta2 is 0.99999999"));
+    CHECK(contains(adam({.epsilon = 1e-46}), "epsilon is 1e-46"));
+    CHECK(contains(adam({.weight_decay = 1e39}), "weight_decay is 1e+39"));
+    AdamW<T> optimizer(none, {.weight_decay = 1e30});
+    CHECK(contains(message_of<ArgumentError>([&] { optimizer.step(none, 1e39); }), "rate is 1e+39"));
+    CHECK(contains(message_of<ArgumentError>([&] { optimizer.step(none, 1, 1e39); }), "grad_factor is "));
+    CHECK(
+        contains(message_of<ArgumentError>([&] { optimizer.step(none, 1e30); }), "rate * weight_decay is "));
+  }
   for (const double bad : {1.0, -0.1, 2.0, kNaN<double>, kInf<double>}) {
     CHECK(contains(adam({.beta1 = bad}), "beta1 is "));
     CHECK(contains(adam({.beta2 = bad}), "beta2 is "));

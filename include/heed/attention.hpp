@@ -104,8 +104,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
                    const AttentionTensors<Scalar>& tensors, const ScoreFunctions<Scalar>& functions = {}) {
   if constexpr (has_kernels<Scalar>) {
     const AttentionPlan<Scalar> plan(shape, options.mask, score_options(options),
-                                     options.executor != nullptr ? options.executor->concurrency() : 1,
-                                     functions);
+                                     threads_of(options.executor), functions);
     plan.check(tensors);
     CallWorkspace workspace(plan.workspace_bytes());
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);

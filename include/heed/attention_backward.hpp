@@ -82,8 +82,7 @@ void run_backward(const AttentionShape& shape, const AttentionOptions& options,
                   const AttentionBackwardTensors<Scalar>& tensors) {
   const ScoreOptions scores = score_options(options);
   if constexpr (has_kernels<Scalar>) {
-    const AttentionBackwardPlan<Scalar> plan(
-        shape, options.mask, scores, options.executor != nullptr ? options.executor->concurrency() : 1);
+    const AttentionBackwardPlan<Scalar> plan(shape, options.mask, scores, threads_of(options.executor));
     plan.check(tensors);
     const Workspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);

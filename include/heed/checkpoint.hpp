@@ -13,6 +13,7 @@
 // whole or not at all; the other two are the same in every checkpoint of a folder, so that a process killed
 // at any moment leaves the last checkpoint or the one before it.
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -66,6 +67,17 @@ std::vector<T> read_state(const CheckpointFiles& files, const std::string& name,
   return values;
 }
 
+/// Throws FileError if the file has a tensor that belongs neither to the model nor to a training.
+template <class Scalar>
+void require_no_other(const CheckpointFiles& files, const std::vector<Parameter<Scalar>>& weights) {
+  for (const TensorInfo& tensor : files.tensors.tensors()) {
+    const bool known = tensor.name.starts_with("optimizer.") || tensor.name.starts_with("random.") ||
+                       std::any_of(weights.begin(), weights.end(),
+                                   [&](const Parameter<Scalar>& w) { return w.name == tensor.name; });
+    if (!known) throw_file_error(files.name + " has " + tensor.name + ", which the model beside it has not");
+  }
+}
+
 inline constexpr const char* first_moments_name = "optimizer.first_moments";
 inline constexpr const char* second_moments_name = "optimizer.second_moments";
 inline constexpr const char* steps_name = "optimizer.steps";
@@ -104,8 +116,9 @@ Gpt<Scalar> load_model(const std::filesystem::path& folder) {
   const detail::CheckpointFiles files = detail::read_checkpoint(folder);
   Random random(0);  // the weights that it fills in are overwritten
   Gpt<Scalar> model(files.config, random);
-  for (const Parameter<Scalar>& weight : parameters(model))
-    detail::read_matrix(files, weight.name, weight.value);
+  const std::vector<Parameter<Scalar>> weights = parameters(model);
+  detail::require_no_other(files, weights);
+  for (const Parameter<Scalar>& weight : weights) detail::read_matrix(files, weight.name, weight.value);
   return model;
 }
 

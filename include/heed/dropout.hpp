@@ -12,7 +12,7 @@ namespace detail {
 
 inline void require_rate(double rate) {
   if (!(rate >= 0 && rate < 1))
-    throw_argument_error("the dropout rate is " + std::to_string(rate) + ", it must be in [0, 1)");
+    throw_argument_error("the dropout rate is " + detail::number_text(rate) + ", it must be in [0, 1)");
 }
 
 }  // namespace detail

@@ -24,10 +24,7 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
 
   /// Filled row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is below 1.
   TokenEmbedding(Index vocab_size, Index d_model, Random& random) {
-    if (vocab_size < 1 || d_model < 1) {
-      throw_shape_error("an embedding of vocab_size " + std::to_string(vocab_size) + " and d_model " +
-                        std::to_string(d_model) + ": both must be at least 1");
-    }
+    detail::require_sizes_at_least_one(vocab_size, "vocab_size", d_model, "d_model");
     const double bound = 1.0 / std::sqrt(static_cast<double>(d_model));
     table = detail::uniform_matrix<Scalar>(vocab_size, d_model, random, bound);
   }
@@ -98,8 +95,8 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
  private:
   friend class ParameterWalk<TokenEmbedding<Scalar>>;
 
-  template <class Self, class F>
-  static void visit(Self& self, F& f, const std::string& prefix) {
+  template <class Self, class F, class Name>
+  static void visit(Self& self, F& f, const Name& prefix) {
     f(prefix + "table", self.table);
   }
 };

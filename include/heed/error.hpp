@@ -51,4 +51,11 @@ class TrainingError : public Error {
 [[noreturn]] void throw_text_error(const std::string& message);
 [[noreturn]] void throw_training_error(const std::string& message);
 
+namespace detail {
+
+/// The shortest digits that give this number, for messages.
+std::string number_text(double value);
+
+}  // namespace detail
+
 }  // namespace heed

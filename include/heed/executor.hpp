@@ -45,4 +45,12 @@ class ThreadPool final : public Executor {
   std::unique_ptr<State> state_;
 };
 
+namespace detail {
+
+inline Index threads_of(const Executor* executor) {
+  return executor != nullptr ? executor->concurrency() : 1;
+}
+
+}  // namespace detail
+
 }  // namespace heed

@@ -101,8 +101,8 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
  private:
   friend class ParameterWalk<FeedForward<Scalar>>;
 
-  template <class Self, class F>
-  static void visit(Self& self, F& f, const std::string& prefix) {
+  template <class Self, class F, class Name>
+  static void visit(Self& self, F& f, const Name& prefix) {
     self.up.for_each_parameter(f, prefix + "up.");
     if (self.gate) self.gate->for_each_parameter(f, prefix + "gate.");
     self.down.for_each_parameter(f, prefix + "down.");

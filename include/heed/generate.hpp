@@ -39,6 +39,7 @@ class GptDecoder {
       throw_argument_error("keep is " + std::to_string(keep_) +
                            ", it must be at least 1 and at most the context, " + std::to_string(context()));
     }
+    model.check_weights();
     for (const GptBlock<Scalar>& block : model.blocks)
       caches_.push_back(block.attention.make_cache(context()));
   }
@@ -48,6 +49,7 @@ class GptDecoder {
   /// the vocabulary, ArgumentError for none.
   const Matrix<Scalar>& read(std::span<const TokenId> ids) {
     if (ids.empty()) throw_argument_error("there are no tokens to read: give at least one");
+    model_.check_weights();
     model_.tokens.check(ids);
     const Index new_tokens = static_cast<Index>(ids.size());
     seen_.insert(seen_.end(), ids.begin(), ids.end());

@@ -3,8 +3,9 @@
 // Training a Gpt: the loss of a batch, the gradients of all weights, and a step of AdamW.
 //
 //   heed::GptTrainer<float> trainer(model, {.batch_size = 12, .seq_len = 64}, &pool);
-//   windows.draw(random, batch);  // token_windows.hpp
-//   const heed::TrainingStep step = trainer.step(batch.inputs, batch.targets, rate);
+//   windows.draw(random, 12, batch);  // token_windows.hpp
+//   const heed::TrainingStep step = trainer.step(batch, rate);
+//   const double held_out = trainer.loss(others.in_order(12));
 //
 // docs/training.md derives the gradients; the order of the steps below is the chapter's.
 
@@ -25,7 +26,7 @@ namespace heed {
 
 struct GptTrainerOptions {
   Index batch_size = 12;
-  Index seq_len = 64;  ///< of each sequence, at most the model's context
+  std::optional<Index> seq_len = std::nullopt;  ///< of each sequence; default: the model's context
   AdamWOptions optimizer = {.beta2 = 0.99, .weight_decay = 0.1};
   double clip_norm = 1;            ///< gradients of a larger norm are scaled down to it; 0: never
   std::uint64_t dropout_seed = 1;  ///< used if the model's configuration has dropout
@@ -36,12 +37,14 @@ struct TrainingStep {
   double gradient_norm = 0;  // before it was clipped
 };
 
-/// Works on a model of the caller's, which must outlive it and keep its matrices' sizes.
+/// Works on a model of the caller's, which must outlive it and keep its matrices' sizes (each step looks).
 ///
-/// All memory is taken by the constructor: about 27 * d_model numbers for each token of a batch and layer,
-/// the logits, and three numbers for each weight. After that nothing is allocated.
+/// All memory is taken by the constructor: about 27 * d_model numbers for each token of a batch and layer (35
+/// with a gate, 2 more with dropout), the logits, three numbers for each weight, and scratch memory for each
+/// thread, at most a few MB. After that nothing is allocated.
 ///
-/// Threads: the executor's. Sequences are shared among them for the forward pass and the gradients that flow
+/// Threads: the executor's, unless a step is so small (under about 0.1 ms) that they would not earn their
+/// call. Sequences are shared among them for the forward pass and the gradients that flow
 /// back; then weights are, for their gradients, each a chain over all tokens in their order. So no bit
 /// depends on the number of threads.
 template <class Scalar>
@@ -59,15 +62,20 @@ class GptTrainer {
   /// outside the vocabulary.
   double loss(std::span<const TokenId> inputs, std::span<const TokenId> targets);
 
-  /// The mean loss over all targets of several batches, each counted once: of a text that is held out.
+  /// The mean loss over all targets of several batches, each counted once: of a text that is held out, as
+  /// TokenWindows::in_order(batch_size) cuts it. Throws ShapeError also for windows of another length.
   double loss(std::span<const TokenBatch> batches);
 
   /// The same with gradients(), which are overwritten; with dropout, if the model has it.
   double loss_and_gradients(std::span<const TokenId> inputs, std::span<const TokenId> targets);
 
   /// The gradients, and a step of the optimizer. Throws TrainingError, and leaves weights and optimizer as
-  /// they were, if the loss or the gradients' norm is not finite.
+  /// they were, if the loss or the gradients' norm is not finite; ArgumentError, before any work, for a rate
+  /// that is negative or not finite.
   TrainingStep step(std::span<const TokenId> inputs, std::span<const TokenId> targets, double rate);
+
+  /// The same. Throws ShapeError also if the windows are not as long as the trainer's sequences.
+  TrainingStep step(const TokenBatch& batch, double rate);
 
   const Gpt<Scalar>& model() const noexcept { return model_; }
   Gpt<Scalar>& model() noexcept { return model_; }
@@ -120,7 +128,11 @@ class GptTrainer {
   };
 
   void check(std::span<const TokenId> inputs, std::span<const TokenId> targets) const;
+  void look_up_weights();
+  void require_windows(const TokenBatch& batch) const;
   void make_records();
+  std::size_t workspace_bytes() const;
+  Index num_shards() const;
   void make_weight_tasks();
   void add_product(const Matrix<Scalar>& input, const Matrix<Scalar>& grad_out, Matrix<Scalar>& grad_w,
                    RowVector<Scalar>* grad_b);
@@ -145,7 +157,8 @@ class GptTrainer {
   void product(ConstView a, ConstView b, View out, const Shard& shard, ConstView bias = {},
                bool accumulate = false) {
     const ProductTerm<Scalar> term{b, out, bias, accumulate};
-    run_products<Scalar>(a, &term, 1, workspace(shard.thread), threads_in(shard), shard.executor);
+    run_products<Scalar>(a, &term, 1, workspace(shard.thread), detail::threads_of(shard.executor),
+                         shard.executor);
   }
   // Elements dropped where a layer adds to the stream; a no-op where the model has no dropout.
   void drop(std::size_t place, ConstView x, View out, const Shard& shard) const {
@@ -155,14 +168,12 @@ class GptTrainer {
     Rows::dropout(dropout, x, out, shard.first_row, shard.executor);
   }
   const GptConfig& config() const { return model_.config(); }
-  Index threads_in(const Shard& shard) const {
-    return shard.executor != nullptr ? shard.executor->concurrency() : 1;
-  }
   void* workspace(Index thread) const { return workspaces_[static_cast<std::size_t>(thread)].data(); }
 
   Gpt<Scalar>& model_;
   Gpt<Scalar> gradients_;
   GptTrainerOptions options_;
+  Index seq_len_;
   Executor* executor_;
   std::vector<Parameter<Scalar>> parameters_;
   AdamW<Scalar> optimizer_;

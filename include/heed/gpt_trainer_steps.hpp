@@ -25,16 +25,27 @@ AttentionShape sequence_shape(const GptConfig& config, Index seq_len) {
 }
 
 inline GptTrainerOptions checked(const GptTrainerOptions& options, const GptConfig& config) {
-  require_batch(options.batch_size, options.seq_len);
-  if (options.seq_len > config.context) {
-    throw_shape_error("seq_len is " + std::to_string(options.seq_len) + ", the model's context is " +
+  const Index seq_len = options.seq_len.value_or(config.context);
+  require_batch(options.batch_size, seq_len);
+  if (seq_len > config.context) {
+    throw_shape_error("seq_len is " + std::to_string(seq_len) + ", the model's context is " +
                       std::to_string(config.context));
   }
   if (!(options.clip_norm >= 0)) {
-    throw_argument_error("clip_norm is " + std::to_string(options.clip_norm) +
+    throw_argument_error("clip_norm is " + detail::number_text(options.clip_norm) +
                          ", it must be positive, or 0 for none");
   }
-  return options;
+  GptTrainerOptions known = options;
+  known.seq_len = seq_len;
+  return known;
+}
+
+/// False for a step of less than about 0.1 ms: the threads would take longer to meet than they save.
+template <class Scalar>
+bool step_is_worth_sharing(const Gpt<Scalar>& model, Index batch_size, Index seq_len) {
+  constexpr double fewest_multiplications = 4e6;
+  const double tokens = static_cast<double>(batch_size) * static_cast<double>(seq_len);
+  return 3 * tokens * static_cast<double>(num_parameters(model)) >= fewest_multiplications;
 }
 
 }  // namespace detail
@@ -42,39 +53,52 @@ inline GptTrainerOptions checked(const GptTrainerOptions& options, const GptConf
 template <class Scalar>
 GptTrainer<Scalar>::GptTrainer(Gpt<Scalar>& model, const GptTrainerOptions& options, Executor* executor)
     : model_(model),
-      gradients_(zeros_like(model)),
+      gradients_((model.check_weights(), zeros_like(model))),
       options_(detail::checked(options, model.config())),
-      executor_(executor),
+      seq_len_(*options_.seq_len),
+      executor_(detail::step_is_worth_sharing(model, options.batch_size, seq_len_) ? executor : nullptr),
       parameters_(heed::parameters(model_, gradients_)),
       optimizer_(parameters_, options.optimizer),
-      threads_(detail::threads_of(executor)),
+      threads_(detail::threads_of(executor_)),
       sequences_shared_(options.batch_size >= threads_),
-      attention_(detail::sequence_shape<Scalar>(model.config(), options.seq_len), causal(),
+      attention_(detail::sequence_shape<Scalar>(model.config(), seq_len_), causal(),
                  model.attention_options(1, nullptr).score, sequences_shared_ ? 1 : threads_),
-      attention_backward_(detail::sequence_shape<Scalar>(model.config(), options.seq_len), causal(),
+      attention_backward_(detail::sequence_shape<Scalar>(model.config(), seq_len_), causal(),
                           model.attention_options(1, nullptr).score, sequences_shared_ ? 1 : threads_) {
   make_records();
   make_weight_tasks();
-  // A workspace serves one operation after another: the largest decides.
-  const Index rows = options_.batch_size * options_.seq_len;
-  const Index d = config().d_model;
-  const Index widest = std::max({3 * d, config().ff_size(), config().vocab_size});
-  std::size_t bytes = std::max(attention_.workspace_bytes(), attention_backward_.workspace_bytes());
-  for (const Index threads : {Index{1}, sequences_shared_ ? Index{1} : threads_}) {
-    for (const Index depth : {d, widest, rows}) {
-      for (const Index cols : {d, widest}) {
-        for (const Index height : {rows, d, widest})
-          bytes = std::max(bytes, product_workspace_bytes<Scalar>(height, depth, cols, threads));
-      }
-    }
-  }
   workspaces_.resize(static_cast<std::size_t>(threads_));
+  const std::size_t bytes = workspace_bytes();
   for (Workspace& own : workspaces_) own.reserve(bytes);
+}
+
+/// A workspace serves one operation after another: the largest decides.
+template <class Scalar>
+std::size_t GptTrainer<Scalar>::workspace_bytes() const {
+  std::size_t most = std::max(attention_.workspace_bytes(), attention_backward_.workspace_bytes());
+  const auto need = [&](Index rows, Index depth, Index cols, Index threads) {
+    most = std::max(most, product_workspace_bytes<Scalar>(rows, depth, cols, threads));
+  };
+  const Index d = config().d_model;
+  const Index kv = d / config().num_heads * config().kv_heads();
+  const Index ff = config().ff_size();
+  const Index vocab = config().vocab_size;
+  const Index rows = (options_.batch_size + num_shards() - 1) / num_shards() * seq_len_;
+  const Index threads = sequences_shared_ ? 1 : threads_;
+  for (const auto& [depth, cols] :
+       {std::pair{d, d + 2 * kv}, std::pair{d, d}, std::pair{kv, d}, std::pair{d, ff}, std::pair{ff, d},
+        std::pair{d, vocab}, std::pair{vocab, d}}) {
+    need(rows, depth, cols, threads);
+  }
+  for (const WeightTask& task : weight_tasks_) {
+    if (!task.input.empty()) need(task.grad_w.rows, task.input.rows, task.grad_w.cols, 1);
+  }
+  return most;
 }
 
 template <class Scalar>
 void GptTrainer<Scalar>::make_records() {
-  const Index rows = options_.batch_size * options_.seq_len;
+  const Index rows = options_.batch_size * seq_len_;
   const Index d = config().d_model;
   const Index kv = d / config().num_heads * config().kv_heads();
   const Index ff = config().ff_size();
@@ -165,10 +189,28 @@ void GptTrainer<Scalar>::check(std::span<const TokenId> inputs, std::span<const 
   if (inputs.size() != rows || targets.size() != rows) {
     throw_shape_error("there are " + std::to_string(inputs.size()) + " inputs and " +
                       std::to_string(targets.size()) + " targets, " + std::to_string(options_.batch_size) +
-                      " sequences of " + std::to_string(options_.seq_len) + " need " + std::to_string(rows) +
+                      " sequences of " + std::to_string(seq_len_) + " need " + std::to_string(rows) +
                       " of each");
   }
   model_.tokens.check(inputs);
+}
+
+/// A matrix that was given other memory, as by assigning a model, is looked up again; none may have got
+/// another size.
+template <class Scalar>
+void GptTrainer<Scalar>::look_up_weights() {
+  model_.check_weights();
+  std::size_t count = 0;
+  model_.for_each_matrix([&](auto& matrix) {
+    const bool fits = count < parameters_.size() && parameters_[count].value.rows == matrix.rows() &&
+                      parameters_[count].value.cols == matrix.cols();
+    if (!fits) throw_shape_error("the model has other biases than when the trainer was made");
+    ++count;
+  });
+  if (count != parameters_.size())
+    throw_shape_error("the model has fewer biases than when the trainer was made");
+  count = 0;
+  model_.for_each_matrix([&](auto& matrix) { parameters_[count++].value = mutable_view(matrix); });
 }
 
 template <class Scalar>
@@ -181,11 +223,25 @@ double GptTrainer<Scalar>::loss(std::span<const TokenBatch> batches) {
   double sum = 0;
   Index counted = 0;
   for (const TokenBatch& batch : batches) {
+    require_windows(batch);
     const Index own = detail::count_targets(batch.targets, config().vocab_size);
     sum += loss(batch.inputs, batch.targets) * static_cast<double>(own);
     counted += own;
   }
   return counted > 0 ? sum / static_cast<double>(counted) : 0;
+}
+
+template <class Scalar>
+void GptTrainer<Scalar>::require_windows(const TokenBatch& batch) const {
+  if (batch.seq_len == seq_len_ || batch.seq_len == 0) return;  // 0: nobody said
+  throw_shape_error("the batch has windows of " + std::to_string(batch.seq_len) +
+                    " tokens, the trainer takes sequences of " + std::to_string(seq_len_));
+}
+
+template <class Scalar>
+TrainingStep GptTrainer<Scalar>::step(const TokenBatch& batch, double rate) {
+  require_windows(batch);
+  return step(batch.inputs, batch.targets, rate);
 }
 
 template <class Scalar>
@@ -213,6 +269,7 @@ double GptTrainer<Scalar>::norm_of_gradients() const {
 template <class Scalar>
 TrainingStep GptTrainer<Scalar>::step(std::span<const TokenId> inputs, std::span<const TokenId> targets,
                                       double rate) {
+  optimizer_.check_rate(rate);
   TrainingStep step;
   step.loss = loss_and_gradients(inputs, targets);
   step.gradient_norm = norm_of_gradients();
@@ -226,27 +283,34 @@ TrainingStep GptTrainer<Scalar>::step(std::span<const TokenId> inputs, std::span
   return step;
 }
 
+/// Into how many shards the sequences are cut: as many rows at a time as stay in a second-level cache with
+/// what is computed of them. No bit depends on it.
+template <class Scalar>
+Index GptTrainer<Scalar>::num_shards() const {
+  if (!sequences_shared_) return 1;
+  constexpr Index shard_rows = 384;
+  const Index rows = options_.batch_size * seq_len_;
+  const Index rounds = std::max<Index>(1, (rows + shard_rows * threads_ / 2) / (shard_rows * threads_));
+  return std::min(options_.batch_size, rounds * threads_);
+}
+
 /// Forward, and if `training`, back to the embedding: all that can be done sequence by sequence.
 template <class Scalar>
 double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const TokenId> targets,
                                bool training) {
+  look_up_weights();
   check(inputs, targets);
   const Index counted = detail::count_targets(targets, config().vocab_size);
   std::copy(inputs.begin(), inputs.end(), inputs_.begin());
   std::copy(targets.begin(), targets.end(), targets_.begin());
   grad_factor_ = counted > 0 ? 1.0 / static_cast<double>(counted) : 0;
   const Index batch = options_.batch_size;
-  const Index seq_len = options_.seq_len;
+  const Index seq_len = seq_len_;
   if (!sequences_shared_) {
     run_shard({0, batch * seq_len, 0, executor_, training});
     return detail::mean_of(losses_, counted);
   }
-  // As many rows at a time as stay in a second-level cache with what is computed of them; no bit depends on
-  // it.
-  constexpr Index shard_rows = 384;
-  const Index rounds =
-      std::max<Index>(1, (batch * seq_len + shard_rows * threads_ / 2) / (shard_rows * threads_));
-  const Index shards = std::min(batch, rounds * threads_);
+  const Index shards = num_shards();
   const auto work = [&](Index thread, Index item) {
     const Index first = batch * item / shards;
     const Index last = batch * (item + 1) / shards;
@@ -258,7 +322,7 @@ double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const 
 
 template <class Scalar>
 void GptTrainer<Scalar>::run_shard(const Shard& shard) {
-  const Index seq_len = options_.seq_len;
+  const Index seq_len = seq_len_;
   const TokenId* const ids = inputs_.data() + shard.first_row;
   const View x = rows_of(embedded_, shard);
   Rows::gather(view(model_.tokens.table), ids, x);
@@ -311,9 +375,10 @@ void GptTrainer<Scalar>::forward_block(std::size_t layer, const Shard& shard) {
   const detail::ProjectionWeights<Scalar> w = attention.projections();
   const ProductTerm<Scalar> projections[] = {
       {w.w_q, query, w.b_q}, {w.w_k, key, w.b_k}, {w.w_v, value, w.b_v}};
-  run_products<Scalar>(norm1, projections, 3, workspace(shard.thread), threads_in(shard), shard.executor);
-  for (Index row = 0; row < shard.rows; row += options_.seq_len) {
-    const auto sequence = [&](const View& v) { return v.block(row, 0, options_.seq_len, v.cols); };
+  run_products<Scalar>(norm1, projections, 3, workspace(shard.thread), detail::threads_of(shard.executor),
+                       shard.executor);
+  for (Index row = 0; row < shard.rows; row += seq_len_) {
+    const auto sequence = [&](const View& v) { return v.block(row, 0, seq_len_, v.cols); };
     AttentionTensors<Scalar> tensors;
     tensors.query = sequence(query);
     tensors.key = sequence(key);
@@ -384,8 +449,8 @@ void GptTrainer<Scalar>::backward_block(std::size_t layer, const Shard& shard) {
   // The heads' gradient is not needed beyond the attention: it stands where norm1's will be.
   const View grad_heads = grad_norm1;
   product(grad_added, w.w_o.transposed(), grad_heads, shard);
-  for (Index row = 0; row < shard.rows; row += options_.seq_len) {
-    const auto sequence = [&](const View& v) { return v.block(row, 0, options_.seq_len, v.cols); };
+  for (Index row = 0; row < shard.rows; row += seq_len_) {
+    const auto sequence = [&](const View& v) { return v.block(row, 0, seq_len_, v.cols); };
     AttentionBackwardTensors<Scalar> tensors;
     tensors.query = sequence(rows_of(r.query, shard));
     tensors.key = sequence(rows_of(r.key, shard));
@@ -434,9 +499,9 @@ void GptTrainer<Scalar>::run_weight_task(const WeightTask& task, Index thread) {
       break;
     case WeightTask::Kind::positions:
       clear(task.grad_w);
-      for (Index row = 0; row < task.grad_out.rows; row += options_.seq_len) {
-        const View own = task.grad_w.block(0, 0, options_.seq_len, task.grad_w.cols);
-        Rows::add(own, task.grad_out.block(row, 0, options_.seq_len, own.cols), own);
+      for (Index row = 0; row < task.grad_out.rows; row += seq_len_) {
+        const View own = task.grad_w.block(0, 0, seq_len_, task.grad_w.cols);
+        Rows::add(own, task.grad_out.block(row, 0, seq_len_, own.cols), own);
       }
       break;
   }

@@ -156,10 +156,6 @@ void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
   multiply<Scalar>(parts.out, {tensors.w_o, tensors.out, tensors.b_o});
 }
 
-inline Index threads_of(const Executor* executor) {
-  return executor != nullptr ? executor->concurrency() : 1;
-}
-
 template <class Scalar>
 Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w, Index num_heads,
                        const LayerOptions& options, MultiHeadAttentionResult<Scalar>* result) {

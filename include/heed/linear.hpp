@@ -26,9 +26,11 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   RowVector<Scalar> b;  // 1 x out, or empty: none
 
   /// w uniform in (-bound, bound), bound by default sqrt(3 / in), which keeps the variance; b 0. Throws
-  /// ShapeError if a size is below 1.
+  /// ShapeError if a size is below 1, ArgumentError for a bound that is not finite.
   Linear(Index in, Index out, Random& random, bool bias = true, double bound = -1) {
     detail::require_sizes_at_least_one(in, "in", out, "out");
+    if (!std::isfinite(bound))
+      throw_argument_error("bound is " + detail::number_text(bound) + ", it must be finite");
     w = detail::uniform_matrix<Scalar>(in, out, random,
                                        bound < 0 ? std::sqrt(3.0 / static_cast<double>(in)) : bound);
     if (bias) b.setZero(out);
@@ -67,6 +69,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   /// "w".
   void check_backward(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,
                       const Linear& gradients, const std::string& name) const {
+    detail::require_other(this, &gradients);
     check(x);
     detail::require_matrix(
         grad_out, "grad_out", x.rows, w.cols(),
@@ -87,8 +90,8 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
       throw_shape_error("b is " + size_of(view(b)) + ", w is " + size_of(view(w)));
   }
 
-  template <class Self, class F>
-  static void visit(Self& self, F& f, const std::string& prefix) {
+  template <class Self, class F, class Name>
+  static void visit(Self& self, F& f, const Name& prefix) {
     f(prefix + "w", self.w);
     if (self.b.size() > 0) f(prefix + "b", self.b);
   }

@@ -63,8 +63,8 @@ double cross_entropy(const Eigen::DenseBase<X>& logits, std::span<const TokenId>
 
 /// The mean over rows of -log softmax(logits)[target], in nats: how surprising the targets are. logits is
 /// rows x classes, targets has one class for each row, or ignored_target. From logits, so that a sure model
-/// has a finite loss and never NaN. Throws ShapeError or RangeError before any work. Memory: a number for
-/// each row.
+/// has a finite loss, never NaN (but for logits that are NaN, or infinite where the target is). Throws
+/// ShapeError or RangeError before any work. Memory: a number for each row.
 template <class X>
 double cross_entropy(const Eigen::DenseBase<X>& logits, std::span<const TokenId> targets,
                      Executor* executor = nullptr) {

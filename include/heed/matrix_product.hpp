@@ -20,7 +20,7 @@ inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_sam
 template <class Scalar>
 void multiply(MatrixView<const Scalar> a, const ProductTerm<Scalar>& term, Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
-    const Index threads = executor != nullptr ? executor->concurrency() : 1;
+    const Index threads = detail::threads_of(executor);
     CallWorkspace workspace(product_workspace_bytes<Scalar>(a.rows, term.b.rows, term.b.cols, threads));
     run_products(a, &term, 1, workspace.data(), threads, executor);
   } else {

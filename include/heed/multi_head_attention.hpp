@@ -100,18 +100,14 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   /// num_heads one of num_kv_heads.
   MultiHeadAttention(const MultiHeadAttentionSizes& sizes, Random& random, double bound = -1)
       : num_heads_(sizes.num_heads), num_kv_heads_(sizes.num_kv_heads.value_or(sizes.num_heads)) {
-    if (sizes.d_model < 1 || num_heads_ < 1 || (!sizes.head_dim && sizes.d_model % num_heads_ != 0)) {
+    require_heads();
+    if (sizes.d_model < 1 || (!sizes.head_dim && sizes.d_model % num_heads_ != 0)) {
       throw_shape_error("d_model is " + std::to_string(sizes.d_model) +
                         ", it must be a positive multiple of num_heads, which is " +
                         std::to_string(num_heads_));
     }
-    if (num_kv_heads_ < 1 || num_heads_ % num_kv_heads_ != 0) {
-      throw_shape_error("num_heads is " + std::to_string(num_heads_) +
-                        ", it must be a positive multiple of num_kv_heads, which is " +
-                        std::to_string(num_kv_heads_));
-    }
     if (!std::isfinite(bound))
-      throw_argument_error("bound is " + std::to_string(bound) + ", it must be finite");
+      throw_argument_error("bound is " + detail::number_text(bound) + ", it must be finite");
     const Index head_dim = sizes.head_dim.value_or(sizes.d_model / num_heads_);
     const Index value_dim = sizes.value_dim.value_or(head_dim);
     const Index key_input_dim = sizes.key_input_dim.value_or(sizes.d_model);
@@ -153,22 +149,20 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
         w_o(std::move(o)),
         num_heads_(num_heads),
         num_kv_heads_(num_kv_heads.value_or(num_heads)) {
-    if (num_heads < 1)
-      throw_shape_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
-    if (num_kv_heads_ < 1 || num_heads % num_kv_heads_ != 0) {
-      throw_shape_error("num_heads is " + std::to_string(num_heads) +
-                        ", it must be a positive multiple of num_kv_heads, which is " +
-                        std::to_string(num_kv_heads_));
-    }
+    require_heads();
   }
 
   /// The weights as views; b_... are empty where there are none.
   detail::ProjectionWeights<Scalar> projections() const {
-    const auto unless_empty = [](const RowVector& b) {
-      return b.size() > 0 ? view(b) : MatrixView<const Scalar>{};
-    };
-    return {view(w_q),         view(w_k),         view(w_v),         view(w_o),
-            unless_empty(b_q), unless_empty(b_k), unless_empty(b_v), unless_empty(b_o)};
+    using detail::view_unless_empty;
+    return {view(w_q),
+            view(w_k),
+            view(w_v),
+            view(w_o),
+            view_unless_empty(b_q),
+            view_unless_empty(b_k),
+            view_unless_empty(b_v),
+            view_unless_empty(b_o)};
   }
 
   Index num_heads() const noexcept { return num_heads_; }
@@ -278,14 +272,24 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                   "x needs the scalar type of the layer: cast it");
   }
 
+  void require_heads() const {
+    if (num_heads_ < 1)
+      throw_shape_error("num_heads is " + std::to_string(num_heads_) + ", it must be at least 1");
+    if (num_kv_heads_ < 1 || num_heads_ % num_kv_heads_ != 0) {
+      throw_shape_error("num_heads is " + std::to_string(num_heads_) +
+                        ", it must be a positive multiple of num_kv_heads, which is " +
+                        std::to_string(num_kv_heads_));
+    }
+  }
+
   LayerOptions own(const LayerOptions& options) const {
     LayerOptions result = options;
     if (!result.num_kv_heads) result.num_kv_heads = num_kv_heads_;
     return result;
   }
 
-  template <class Self, class F>
-  static void visit(Self& self, F& f, const std::string& prefix) {
+  template <class Self, class F, class Name>
+  static void visit(Self& self, F& f, const Name& prefix) {
     f(prefix + "w_q", self.w_q);
     f(prefix + "w_k", self.w_k);
     f(prefix + "w_v", self.w_v);

@@ -207,6 +207,15 @@ class MultiHeadAttentionPass {
     check_layer_tensors(shape_, options_.mask, tensors);
   }
 
+  /// backward() writes its results while it still reads what it is given.
+  void require_apart(const ConstView& given, const char* name) const {
+    for (const Matrix<Scalar>* own : {&grad_x_, &grad_key_input_, &grad_value_input_}) {
+      if (given.data != own->data() || own->size() == 0) continue;
+      throw_argument_error(std::string(name) +
+                           " is a result of this pass, which backward() overwrites: copy it");
+    }
+  }
+
   void products(const ConstView& a, std::span<const ProductTerm<Scalar>> terms) {
     if constexpr (has_kernels<Scalar>) {
       run_products<Scalar>(a, terms.data(), std::ssize(terms), workspace_.data(), threads_,
@@ -220,6 +229,7 @@ class MultiHeadAttentionPass {
   const Matrix<Scalar>& run_forward(const MultiHeadAttention<Scalar>& layer, const ConstView& x,
                                     const ConstView& key_input, const ConstView& value_input) {
     check(layer, x, key_input, value_input);
+    forward_done_ = true;
     const detail::ProjectionWeights<Scalar> w = layer.projections();
     const ProductTerm<Scalar> terms[] = {{w.w_q, mutable_view(query_), w.b_q},
                                          {w.w_k, mutable_view(key_), w.b_k},
@@ -258,7 +268,13 @@ class MultiHeadAttentionPass {
   const Matrix<Scalar>& run_backward(const MultiHeadAttention<Scalar>& layer, const ConstView& x,
                                      const ConstView& key_input, const ConstView& value_input,
                                      const ConstView& grad_out, MultiHeadAttention<Scalar>& gradients) {
+    detail::require_other(&layer, &gradients);
+    if (!forward_done_) throw_argument_error("backward() is called before any forward()");
     check(layer, x, key_input, value_input);
+    require_apart(x, "x");
+    require_apart(key_input, "key_input");
+    require_apart(value_input, "value_input");
+    require_apart(grad_out, "grad_out");
     detail::require_matrix(grad_out, "grad_out", out_.rows(), out_.cols(), "the layer's result");
     for (const auto& [own, other, name] : {std::tuple{view(layer.w_q), view(gradients.w_q), "w_q"},
                                            {view(layer.w_k), view(gradients.w_k), "w_k"},
@@ -305,6 +321,7 @@ class MultiHeadAttentionPass {
     return grad_x_;
   }
 
+  bool forward_done_ = false;
   LayerOptions options_;
   LayerShape shape_;
   AttentionShape attention_;

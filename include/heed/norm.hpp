@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -26,8 +26,10 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
   explicit Norm(Index cols, bool with_bias = true, const NormOptions& norm_options = {})
       : options(norm_options) {
     if (cols < 1) throw_shape_error("a norm of " + std::to_string(cols) + " columns, it needs at least 1");
-    if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
-      throw_argument_error("epsilon is " + std::to_string(options.epsilon) +
+    // As a Scalar: 1e-46 is 0 in float.
+    const Scalar epsilon = static_cast<Scalar>(options.epsilon);
+    if (!(epsilon > Scalar(0)) || !(epsilon <= std::numeric_limits<Scalar>::max())) {
+      throw_argument_error("epsilon is " + detail::number_text(options.epsilon) +
                            ", it must be positive and finite");
     }
     weight.setOnes(cols);
@@ -52,6 +54,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
                           Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
     detail::require_scalar<Scalar, G>();
+    detail::require_other(this, &gradients);
     check(view(x));
     detail::require_matrix(view(grad_out), "grad_out", x.rows(), x.cols(), "x");
     detail::require_matrix(view(gradients.weight), "gradients.weight", 1, weight.cols(), "weight");
@@ -75,8 +78,8 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     }
   }
 
-  template <class Self, class F>
-  static void visit(Self& self, F& f, const std::string& prefix) {
+  template <class Self, class F, class Name>
+  static void visit(Self& self, F& f, const Name& prefix) {
     f(prefix + "weight", self.weight);
     if (self.bias.size() > 0) f(prefix + "bias", self.bias);
   }

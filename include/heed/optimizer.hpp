@@ -78,7 +78,11 @@ class AdamW {
   std::span<const T> first_moments() const noexcept { return first_; }
   std::span<const T> second_moments() const noexcept { return second_; }
 
-  /// Takes a state up again. Throws ShapeError if the sizes differ, ArgumentError for a negative count.
+  /// Throws ArgumentError if step() would, for this rate.
+  void check_rate(double rate) const;
+
+  /// Takes a state up again. Throws ShapeError if the sizes differ, ArgumentError, before anything changes,
+  /// for a count or moments that no training can have.
   void restore(Index steps, std::span<const T> first_moments, std::span<const T> second_moments);
 
  private:

@@ -57,13 +57,13 @@ std::vector<Parameter<Scalar>> parameters(Layer<Scalar>& layer) {
 template <class Layer>
 Index num_parameters(const Layer& layer) {
   Index count = 0;
-  layer.for_each_parameter([&](const std::string&, const auto& matrix) { count += matrix.size(); });
+  layer.for_each_matrix([&](const auto& matrix) { count += matrix.size(); });
   return count;
 }
 
 template <class Layer>
 void set_zero(Layer& layer) {
-  layer.for_each_parameter([](const std::string&, auto& matrix) { matrix.setZero(); });
+  layer.for_each_matrix([](auto& matrix) { matrix.setZero(); });
 }
 
 /// A layer of the same sizes, all weights 0: room for gradients.
@@ -85,6 +85,13 @@ Matrix<Scalar> uniform_matrix(Index rows, Index cols, Random& random, double bou
       matrix(i, j) = static_cast<Scalar>(random.uniform(-bound, bound));
   }
   return matrix;
+}
+
+/// Throws ArgumentError if the gradients are the layer itself, whose weights they would overwrite.
+inline void require_other(const void* layer, const void* gradients) {
+  if (layer == gradients)
+    throw_argument_error(
+        "gradients is the layer itself: it must be another object, as zeros_like() makes it");
 }
 
 inline void require_sizes_at_least_one(Index in, const char* in_name, Index out, const char* out_name) {

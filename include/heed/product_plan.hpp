@@ -19,7 +19,8 @@ struct ProductTerm {
 
 /// Scratch memory of run_product for a (rows x depth) times (depth x cols) product with `threads` tasks under
 /// way at once, of which there are never more than the product has blocks. At most 0.5 MB for each of them.
-/// cols is the sum over all terms for run_products.
+/// With one thread, fewer rows or a smaller depth never need more. cols is the sum over all terms for
+/// run_products.
 template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads = 1);
 

@@ -63,7 +63,7 @@ T activation_slope(Activation kind, T x) {
   return x > T(0) ? T(1) : x <= T(0) ? T(0) : x;  // NaN is neither
 }
 
-/// The functions of RowFunctions for any scalar; executors are not used.
+/// The functions of RowFunctions for any scalar, but for dropout and sum_of_squares; executors are not used.
 template <class T>
 struct RowFunctions {
   using Input = MatrixView<const T>;

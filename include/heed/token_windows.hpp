@@ -23,6 +23,7 @@ void require_batch(Index batch_size, Index seq_len);
 struct TokenBatch {
   std::vector<TokenId> inputs;
   std::vector<TokenId> targets;  // the token after each of inputs
+  Index seq_len = 0;             // of each sequence; 0: not said
 };
 
 /// All windows of seq_len tokens that have a token after them: tokens - seq_len of them.

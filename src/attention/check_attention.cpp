@@ -90,7 +90,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   if (options.scale && !std::isfinite(*options.scale))
     throw_argument_error("scale is " + std::to_string(*options.scale) + ", it must be finite");
   if (!std::isfinite(options.softcap) || options.softcap < 0) {
-    throw_argument_error("softcap is " + std::to_string(options.softcap) +
+    throw_argument_error("softcap is " + detail::number_text(options.softcap) +
                          ", it must be positive, or 0 for none");
   }
   if (!options.sinks.empty() && static_cast<Index>(options.sinks.size()) != shape.num_heads) {

@@ -50,10 +50,12 @@ Split split_of(Index rows, Index depth, Index cols, Index threads) {
   return split;
 }
 
+/// For as many rows as a block may have, not as it has: more rows never need less memory, so that a caller
+/// can reserve for the most.
 template <class T>
-std::size_t thread_bytes(const Split& split, Index rows, Index depth) {
+std::size_t thread_bytes(Index rows, Index depth) {
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
-  const std::size_t bytes = kernels.product_bytes(std::min(rows, split.block_rows), depth);
+  const std::size_t bytes = kernels.product_bytes(std::min(rows, kernels.product_rows), depth);
   return (bytes + Workspace::alignment - 1) / Workspace::alignment * Workspace::alignment;
 }
 
@@ -102,7 +104,7 @@ template <class T>
 std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads) {
   const Split split = split_of<T>(rows, depth, cols, threads);
   const Index tasks = std::clamp<Index>(split.num_items(), 1, std::max<Index>(1, threads));
-  return static_cast<std::size_t>(tasks) * thread_bytes<T>(split, rows, depth);
+  return static_cast<std::size_t>(tasks) * thread_bytes<T>(rows, depth);
 }
 
 template <class T>
@@ -117,7 +119,7 @@ void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_
     for (Index item = 0; item < items; ++item) products.run_item(item, own);
     return;
   }
-  const std::size_t stride = thread_bytes<T>(products.split, a.rows, a.cols);
+  const std::size_t stride = thread_bytes<T>(a.rows, a.cols);
   const Index tasks = std::min(threads, items);
   detail::run_shared(*executor, tasks, items, tasks, [&](Index thread, Index item) {
     products.run_item(item, own + static_cast<std::size_t>(thread) * stride);

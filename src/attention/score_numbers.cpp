@@ -19,9 +19,9 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
   }
   softcap = static_cast<T>(options.softcap);
   if (!std::isfinite(softcap))
-    throw_argument_error("softcap is " + std::to_string(options.softcap) + ", beyond the largest float");
+    throw_argument_error("softcap is " + detail::number_text(options.softcap) + ", beyond the largest float");
   if (options.softcap > 0 && !std::isfinite(T(1) / softcap)) {
-    throw_argument_error("softcap is " + std::to_string(options.softcap) +
+    throw_argument_error("softcap is " + detail::number_text(options.softcap) +
                          ", so small that its reciprocal is beyond the largest float");
   }
   for (const double slope : mask.alibi_slopes()) {

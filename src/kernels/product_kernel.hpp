@@ -1,9 +1,11 @@
 #pragma once
 
-// The matrix product of the projections, y = x * w, on the same register tile as attention, after Goto and
-// van de Geijn (2008): a block of rows of a is packed and stays in the second-level cache, each panel of b is
-// packed into the first-level cache and used by all those rows. Several right factors (w_q, w_k, w_v) share
-// the packed rows.
+// The matrix product of the projections, y = x * w, on the same register tile as attention, in three ways:
+// - packed, after Goto and van de Geijn (2008): a block of rows of a is packed and stays in the second-level
+//   cache, each panel of b is packed into the first-level cache and used by all those rows. Several right
+//   factors (w_q, w_k, w_v) share the packed rows.
+// - streamed, for few rows of a: b is read where it is, row after row.
+// - a single row times contiguous columns: b is read where it is and turned in registers.
 
 #include "kernels/pack.hpp"
 #include "kernels/packet.hpp"
@@ -27,9 +29,9 @@ inline constexpr Index kProductRows = 384;
 inline constexpr Index kStreamRows = 64;
 inline constexpr Index kStreamDepth = 32;
 // A single row, the next token of a text, or a few leave so little work for each element of b that reading it
-// is all. With the rows of b after them asked for meanwhile, 8 of them at a time read 25 to 29 GB/s, 4 as
-// much, 16 22 to 26; for 3 rows of a 24 and with 32 of b 10 (768 x 768 and 768 x 3072, from memory, one core
-// of a Zen 5).
+// is all. With 8 rows of b at a time a single row read 25 to 29 GB/s of weights of 768 x 768 and 768 x 3072,
+// with 4 as much, with 16 22 to 26; 3 rows read 24, and with 32 rows of b 10 (one core of a Zen 5, like the
+// figures below: each compares two ways in one run, while the machine's own speed changes between runs).
 inline constexpr Index kFewRows = 3;
 inline constexpr Index kFewRowsDepth = 8;
 
@@ -180,7 +182,7 @@ inline void packed_product(const ProductPart<T>& part, Index first_k, Index dept
   }
 }
 
-/// True if a part is streamed: there are few rows, and theirs are contiguous.
+/// True if a part is streamed: a has few rows, and those of b and c are contiguous and a packet or more.
 template <class T>
 inline bool is_streamed(const ProductBlock<T>& block, const ProductPart<T>& part) {
   return block.rows <= kStreamRows && part.b.col_stride == 1 && part.c.col_stride == 1 &&

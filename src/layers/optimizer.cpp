@@ -20,12 +20,23 @@ constexpr Index kPieceElements = 16384;
 
 void require(bool holds, const char* name, double value, const char* what) {
   if (!holds)
-    throw_argument_error(std::string(name) + " is " + std::to_string(value) + ", it must be " + what);
+    throw_argument_error(std::string(name) + " is " + detail::number_text(value) + ", it must be " + what);
 }
 
+// Options are double and used as T, where 1e-46 is 0, 1e39 infinite and 0.99999999 is 1.
+template <class T>
+void require_not_negative(double value, const char* name) {
+  require(value >= 0 && std::isfinite(static_cast<T>(value)), name, value, "finite and not negative");
+}
+template <class T>
+void require_below_one(double value, const char* name) {
+  require(value >= 0 && static_cast<T>(value) < 1, name, value, "in [0, 1)");
+}
+
+template <class T>
 void require_step(double rate, double grad_factor) {
-  require(std::isfinite(rate) && rate >= 0, "rate", rate, "finite and not negative");
-  require(std::isfinite(grad_factor), "grad_factor", grad_factor, "finite");
+  require_not_negative<T>(rate, "rate");
+  require(std::isfinite(static_cast<T>(grad_factor)), "grad_factor", grad_factor, "finite");
 }
 
 /// Calls work(piece, index) for each piece.
@@ -79,18 +90,24 @@ void detail::WeightPieces<T>::check(std::span<const Parameter<T>> weights) const
 template <class T>
 AdamW<T>::AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options)
     : options_(options), pieces_(weights), first_(pieces_.size()), second_(pieces_.size()) {
-  require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
-  require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
-  require(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", options.epsilon,
-          "positive and finite");
-  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
-          options.weight_decay, "finite and not negative");
+  require_below_one<T>(options.beta1, "beta1");
+  require_below_one<T>(options.beta2, "beta2");
+  require(static_cast<T>(options.epsilon) > 0 && std::isfinite(static_cast<T>(options.epsilon)), "epsilon",
+          options.epsilon, "positive and finite");
+  require_not_negative<T>(options.weight_decay, "weight_decay");
+}
+
+template <class T>
+void AdamW<T>::check_rate(double rate) const {
+  require_not_negative<T>(rate, "rate");
+  require_not_negative<T>(rate * options_.weight_decay, "rate * weight_decay");
 }
 
 template <class T>
 void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
                     Executor* executor) {
-  require_step(rate, grad_factor);
+  check_rate(rate);
+  require_step<T>(rate, grad_factor);
   pieces_.check(weights);
   ++steps_;
   const double t = static_cast<double>(steps_);
@@ -122,6 +139,15 @@ void AdamW<T>::restore(Index steps, std::span<const T> first_moments, std::span<
                       std::to_string(second_moments.size()) + " second moments, the optimizer has " +
                       std::to_string(first_.size()) + " of each");
   }
+  constexpr Index most_steps = Index{1} << 53;  // beyond it a double, which counts them here, skips some
+  if (steps > most_steps)
+    throw_argument_error("steps is " + std::to_string(steps) + ", no training has had as many");
+  const auto finite = [](T x) { return std::isfinite(x); };
+  if (!std::all_of(first_moments.begin(), first_moments.end(), finite))
+    throw_argument_error("a first moment is not finite");
+  if (!std::all_of(second_moments.begin(), second_moments.end(),
+                   [](T x) { return std::isfinite(x) && x >= 0; }))
+    throw_argument_error("a second moment, a mean of squares, is negative or not finite");
   steps_ = steps;
   std::copy(first_moments.begin(), first_moments.end(), first_.begin());
   std::copy(second_moments.begin(), second_moments.end(), second_.begin());
@@ -130,15 +156,14 @@ void AdamW<T>::restore(Index steps, std::span<const T> first_moments, std::span<
 template <class T>
 Sgd<T>::Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options)
     : options_(options), pieces_(weights), velocity_(options.momentum != 0 ? pieces_.size() : 0) {
-  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "in [0, 1)");
-  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
-          options.weight_decay, "finite and not negative");
+  require_below_one<T>(options.momentum, "momentum");
+  require_not_negative<T>(options.weight_decay, "weight_decay");
 }
 
 template <class T>
 void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
                   Executor* executor) {
-  require_step(rate, grad_factor);
+  require_step<T>(rate, grad_factor);
   pieces_.check(weights);
   over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const Parameter<T>& weight = weights[piece.parameter];
@@ -192,7 +217,9 @@ double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, E
 }
 
 double CosineSchedule::at(Index step) const noexcept {
-  if (step < warm_up) return peak * static_cast<double>(step + 1) / static_cast<double>(warm_up);
+  step = std::max<Index>(0, step);
+  if (step < warm_up && step < steps)
+    return peak * static_cast<double>(step + 1) / static_cast<double>(warm_up);
   if (step >= steps) return floor;
   const double done = static_cast<double>(step - warm_up) / static_cast<double>(steps - warm_up);
   return floor + (peak - floor) * (1 + std::cos(std::numbers::pi * done)) / 2;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -35,13 +36,26 @@ void write_text(const path& file, const std::string& text) {
   io::replace_file(file, parts);
 }
 
-/// Writes a file that is the same in all checkpoints of a folder.
-void keep_text(const path& folder, const path& file, const std::string& text) {
-  if (!has_checkpoint(folder)) {
+/// Writes a file that is the same in all checkpoints of a folder. `replace`: it may be another one's.
+void keep_text(const path& file, const std::string& text, bool replace) {
+  std::error_code ignored;
+  if (replace || !std::filesystem::exists(file, ignored)) {
     write_text(file, text);
   } else if (read_text(file) != text) {
-    throw_file_error(io::quote_path(file) +
-                     " is of another model, whose checkpoint is in the same folder: choose another one");
+    throw_file_error(io::quote_path(file) + " is there and is not this model's: choose another folder");
+  }
+}
+
+/// True for a folder whose first checkpoint was never finished: its files may be replaced. Anybody else's
+/// config.json is not one of ours.
+bool is_unfinished(const path& folder) {
+  std::error_code ignored;
+  if (has_checkpoint(folder) || !std::filesystem::exists(config_path(folder), ignored)) return false;
+  try {
+    (void)config_from_json(read_text(config_path(folder)));
+    return true;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -53,8 +67,16 @@ void require_weights_of(const GptConfig& config, const detail::CheckpointFiles& 
       static_cast<double>(config.vocab_size) * d + static_cast<double>(config.num_layers) * block;
   double there = 0;
   for (const TensorInfo& tensor : files.tensors.tensors()) there += static_cast<double>(tensor.size);
-  if (needed > there)
+  const bool learned = config.positions == PositionKind::learned;
+  const double positions = static_cast<double>(config.context) * d;
+  if (needed + (learned ? positions : 0) > there)
     throw_file_error(files.name + " has fewer numbers than a model of the configuration beside it");
+  // Other positions are computed, but no model has been of use with a table many times its own size.
+  constexpr double small_table = 1 << 24;
+  if (!learned && positions > std::max(small_table, 16 * there)) {
+    throw_file_error(files.name + " is of a model with a context of " + std::to_string(config.context) +
+                     ", whose table of positions would be many times as large as the model");
+  }
 }
 
 }  // namespace
@@ -92,8 +114,9 @@ void detail::write_checkpoint(const path& folder, const GptConfig& config, const
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw_file_error("cannot make the folder " + io::quote_path(folder) + ": " + error.message());
-  keep_text(folder, config_path(folder), config_to_json(config));
-  keep_text(folder, tokenizer_path(folder), tokenizer_json);
+  const bool replace = is_unfinished(folder);
+  keep_text(config_path(folder), config_to_json(config), replace);
+  keep_text(tokenizer_path(folder), tokenizer_json, replace);
   write_safetensors(tensors_path(folder), tensors, notes);
 }
 

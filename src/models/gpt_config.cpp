@@ -30,7 +30,9 @@ class Fields {
   explicit Fields(const Json& json) : json_(json) {}
 
   void read(const char* name, Index& value) {
-    if (!field(name).is_number_integer()) fail(name, "a whole number");
+    const Json& json = field(name);
+    const bool too_large = json.is_number_unsigned() && !std::in_range<Index>(json.get<std::uint64_t>());
+    if (!json.is_number_integer() || too_large) fail(name, "a whole number");
     value = field(name).get<Index>();
     ++taken_;
   }
@@ -71,9 +73,12 @@ class Fields {
     return *found;
   }
   [[noreturn]] void fail(const char* name, const std::string& wanted) const {
-    throw_file_error("\"" + std::string(name) + "\" is " +
-                     io::quote(field(name).dump(-1, ' ', true, Json::error_handler_t::replace)) +
-                     ", it must be " + wanted);
+    // Not a list or an object, which may be nested deeper than a stack can follow.
+    const Json& json = field(name);
+    const std::string text = json.is_structured()
+                                 ? json.type_name()
+                                 : io::quote(json.dump(-1, ' ', true, Json::error_handler_t::replace));
+    throw_file_error("\"" + std::string(name) + "\" is " + text + ", it must be " + wanted);
   }
 
   const Json& json_;
@@ -115,15 +120,24 @@ void check_config(const GptConfig& config) {
                       std::to_string(config.d_model) + " over num_heads " + std::to_string(config.num_heads) +
                       " is odd");
   }
+  if (*name_of(position_names, config.positions) == '\0')
+    throw_argument_error("positions is " + std::to_string(static_cast<int>(config.positions)) +
+                         ", no such kind");
+  if (*name_of(activation_names, config.activation) == '\0') {
+    throw_argument_error("activation is " + std::to_string(static_cast<int>(config.activation)) +
+                         ", no such function");
+  }
   constexpr Index most_tokens = INT32_MAX;
   if (config.vocab_size > most_tokens) {
     throw_shape_error("vocab_size is " + std::to_string(config.vocab_size) + ", the largest token id is " +
                       std::to_string(most_tokens));
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
-    throw_argument_error("dropout is " + std::to_string(config.dropout) + ", it must be in [0, 1)");
-  if (!(config.norm_epsilon > 0) || !std::isfinite(config.norm_epsilon)) {
-    throw_argument_error("norm_epsilon is " + std::to_string(config.norm_epsilon) +
+    throw_argument_error("dropout is " + detail::number_text(config.dropout) + ", it must be in [0, 1)");
+  // As a float, whatever the model's scalar is: 1e-50 is 0 there.
+  const float epsilon = static_cast<float>(config.norm_epsilon);
+  if (!(epsilon > 0) || !std::isfinite(epsilon)) {
+    throw_argument_error("norm_epsilon is " + detail::number_text(config.norm_epsilon) +
                          ", it must be positive and finite");
   }
 }

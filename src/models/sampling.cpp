@@ -32,13 +32,13 @@ std::size_t nucleus(const std::vector<double>& weights, double top_p) {
 
 void check_sampling(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature)) {
-    throw_argument_error("temperature is " + std::to_string(options.temperature) +
+    throw_argument_error("temperature is " + detail::number_text(options.temperature) +
                          ", it must be finite and not negative");
   }
   if (options.top_k < 0)
     throw_argument_error("top_k is " + std::to_string(options.top_k) + ", it must not be negative");
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw_argument_error("top_p is " + std::to_string(options.top_p) + ", it must be in (0, 1]");
+    throw_argument_error("top_p is " + detail::number_text(options.top_p) + ", it must be in (0, 1]");
 }
 
 template <class T>

@@ -39,6 +39,7 @@ void TokenWindows::draw(Random& random, Index batch_size, TokenBatch& batch) con
   const std::size_t size = static_cast<std::size_t>(batch_size * seq_len_);
   batch.inputs.resize(size);
   batch.targets.resize(size);
+  batch.seq_len = seq_len_;
   for (Index b = 0; b < batch_size; ++b) {
     const Index start =
         std::min(count() - 1, static_cast<Index>(random.random() * static_cast<double>(count())));
@@ -54,6 +55,7 @@ TokenBatch TokenWindows::window(Index start) const {
   TokenBatch batch;
   batch.inputs.resize(static_cast<std::size_t>(seq_len_));
   batch.targets.resize(static_cast<std::size_t>(seq_len_));
+  batch.seq_len = seq_len_;
   copy(start, batch.inputs.data(), batch.targets.data());
   return batch;
 }
@@ -66,6 +68,7 @@ std::vector<TokenBatch> TokenWindows::in_order(Index batch_size) const {
   for (std::size_t b = 0; b < batches.size(); ++b) {
     const Index first = static_cast<Index>(b) * size;
     const Index count = std::min(size, asked - first);
+    batches[b].seq_len = seq_len_;
     batches[b].inputs.resize(static_cast<std::size_t>(size), tokens_.front());
     batches[b].targets.resize(static_cast<std::size_t>(size), ignored_target);
     std::copy_n(tokens_.begin() + first, count, batches[b].inputs.begin());
