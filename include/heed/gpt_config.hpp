@@ -11,7 +11,8 @@ namespace heed {
 /// How a model knows the order of its tokens.
 enum class PositionKind {
   learned,     ///< a table of weights, added to the embedding
-  sinusoidal,  ///< sines and cosines, a tenth of them added to the embedding (Vaswani et al. 2017, section 3.5)
+  sinusoidal,  ///< sines and cosines, a tenth of them added to the embedding (Vaswani et al. 2017,
+               ///< section 3.5)
   rotary,      ///< queries and keys are turned (Su et al. 2021)
 };
 
