@@ -89,9 +89,10 @@ Matrix<Scalar> uniform_matrix(Index rows, Index cols, Random& random, double bou
 
 /// Throws ArgumentError if the gradients are the layer itself, whose weights they would overwrite.
 inline void require_other(const void* layer, const void* gradients) {
-  if (layer == gradients)
+  if (layer == gradients) {
     throw_argument_error(
         "gradients is the layer itself: it must be another object, as zeros_like() makes it");
+  }
 }
 
 inline void require_sizes_at_least_one(Index in, const char* in_name, Index out, const char* out_name) {

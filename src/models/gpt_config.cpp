@@ -120,9 +120,10 @@ void check_config(const GptConfig& config) {
                       std::to_string(config.d_model) + " over num_heads " + std::to_string(config.num_heads) +
                       " is odd");
   }
-  if (*name_of(position_names, config.positions) == '\0')
+  if (*name_of(position_names, config.positions) == '\0') {
     throw_argument_error("positions is " + std::to_string(static_cast<int>(config.positions)) +
                          ", no such kind");
+  }
   if (*name_of(activation_names, config.activation) == '\0') {
     throw_argument_error("activation is " + std::to_string(static_cast<int>(config.activation)) +
                          ", no such function");
