@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 

@@ -13,6 +13,7 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
+#include "heed/generate.hpp"
 #include "heed/probe.hpp"
 
 namespace {
