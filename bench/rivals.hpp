@@ -13,7 +13,8 @@ namespace heed::bench {
 template <class T>
 double peak_gflops(int threads);
 
-/// Sums over memory, one in the loads of each instruction set that the processor has (peak.inl).
+/// Sums over memory (peak.inl), one in the loads of each instruction set up to the one that the kernels run
+/// on.
 using SumWords = std::uint64_t (*)(const std::uint64_t* words, std::size_t count, std::size_t ahead);
 std::vector<SumWords> sums_of_words();
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "any_tokenizer.hpp"
@@ -104,11 +105,10 @@ void check(const Options& options) {
   heed::check_sampling(options.sampling);
 }
 
-const char* name_of(heed::PositionKind kind) {
-  return kind == heed::PositionKind::rotary       ? "rotary"
-         : kind == heed::PositionKind::sinusoidal ? "sinusoidal"
-                                                  : "learned";
-}
+constexpr std::pair<const char*, heed::PositionKind> position_kinds[] = {
+    {"learned", heed::PositionKind::learned},
+    {"sinusoidal", heed::PositionKind::sinusoidal},
+    {"rotary", heed::PositionKind::rotary}};
 
 /// A run keeps its model: an option that asks for another one is refused.
 void refuse_another_model(const CLI::App& app, const Options& options, const heed::GptConfig& own,
@@ -125,7 +125,9 @@ void refuse_another_model(const CLI::App& app, const Options& options, const hee
   keep("--d-model", options.model.d_model, own.d_model);
   keep("--context", options.model.context, own.context);
   keep("--dropout", options.model.dropout, own.dropout);
-  keep("--positions", options.positions, std::string(name_of(own.positions)));
+  for (const auto& [name, kind] : position_kinds) {
+    if (kind == own.positions) keep("--positions", options.positions, std::string(name));
+  }
   keep("--tokenizer", options.tokenizer, std::string(tokenizer.kind()));
   if (const auto found = notes.find("vocab_size"); found != notes.end())
     keep("--vocab-size", std::to_string(options.vocab_size), found->second);
@@ -396,10 +398,7 @@ std::optional<int> train(Training& training, Run& run, const Options& options) {
               << ", saved. To go on: --resume " << heed::escaped(folder) << "\n";
     return 130;  // as shells report a program that Ctrl-C ended
   }
-  if (!options.save.empty()) {
-    training.save(options.save);
-    std::cout << "Saved in " << heed::escaped(options.save) << "\n";
-  }
+  if (!options.save.empty()) std::cout << "Saved in " << heed::escaped(options.save) << "\n";
   std::signal(SIGINT, SIG_DFL);
   return std::nullopt;
 }
@@ -513,9 +512,9 @@ int program(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "threads; 0: one for each processor")->capture_default_str();
   if (const auto code = demo::parse(app, argc, argv)) return *code;
-  options.model.positions = options.positions == "rotary"       ? heed::PositionKind::rotary
-                            : options.positions == "sinusoidal" ? heed::PositionKind::sinusoidal
-                                                                : heed::PositionKind::learned;
+  for (const auto& [name, kind] : position_kinds) {
+    if (options.positions == name) options.model.positions = kind;
+  }
   return run(app, options);
 }
 

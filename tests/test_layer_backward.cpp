@@ -240,6 +240,13 @@ TEST_CASE("gradients that are the layer itself, results of the pass as inputs, a
   pass.forward(layer, pass.grad_x());
   CHECK(contains(refused([&] { pass.backward(layer, pass.grad_x(), x, gradients); }), "x is a result"));
 
+  MultiHeadAttentionPass<double> cross(layer, 5, {}, 7);
+  const Matrix<double> keys = random_matrix<double>(7, kModel, 2);
+  cross.forward(layer, x, keys, keys);
+  CHECK(contains(
+      refused([&] { cross.backward(layer, cross.grad_key_input().bottomRows(5), keys, keys, x, gradients); }),
+      "x is a result"));
+
   Linear<double> linear(kModel, kModel, random);
   CHECK(contains(refused([&] { linear.backward(x, x, linear); }), "gradients is the layer itself"));
   Norm<double> norm(kModel);

@@ -100,6 +100,9 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
     const Index d = c.d_model;
     const Index kv = d / c.num_heads * c.kv_heads();
     const bool learned = c.positions == PositionKind::learned;
+    const auto require = [](const auto& matrix, const char* name, Index rows, Index cols) {
+      detail::require_matrix(view(matrix), name, rows, cols, "the configuration");
+    };
     require(tokens.table, "tokens.table", c.vocab_size, d);
     require(positions, "positions", learned ? c.context : 0, learned ? d : 0);
     require(output, "output", c.tied ? 0 : d, c.tied ? 0 : c.vocab_size);
@@ -221,13 +224,6 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
 
   // Of a uniform distribution with standard deviation 0.02: 0.02 sqrt(3).
   static constexpr double kBound = 0.034641016151377546;
-
-  template <class Weights>
-  static void require(const Weights& matrix, const char* name, Index rows, Index cols) {
-    if (matrix.rows() == rows && matrix.cols() == cols) return;
-    throw_shape_error(std::string(name) + " is " + size_of(view(matrix)) + ", the configuration needs " +
-                      std::to_string(rows) + " x " + std::to_string(cols));
-  }
 
   /// A tenth as long as in the paper, where embeddings are multiplied by sqrt(d_model): beside embeddings of
   /// 0.02 whole sines drown the tokens (on the sonnets 2.57 held out after 600 steps, with a tenth 1.96).

@@ -87,7 +87,7 @@ class GptTrainer {
   AdamW<Scalar>& optimizer() noexcept { return optimizer_; }
   const AdamW<Scalar>& optimizer() const noexcept { return optimizer_; }
 
-  /// Weights and gradients by name.
+  /// Weights and gradients by name. Views: where the matrices were at the last step().
   const std::vector<Parameter<Scalar>>& parameters() const noexcept { return parameters_; }
 
  private:

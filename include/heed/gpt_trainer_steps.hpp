@@ -205,12 +205,10 @@ void GptTrainer<Scalar>::look_up_weights() {
     const bool fits = count < parameters_.size() && parameters_[count].value.rows == matrix.rows() &&
                       parameters_[count].value.cols == matrix.cols();
     if (!fits) throw_shape_error("the model has other biases than when the trainer was made");
-    ++count;
+    parameters_[count++].value = mutable_view(matrix);
   });
   if (count != parameters_.size())
     throw_shape_error("the model has fewer biases than when the trainer was made");
-  count = 0;
-  model_.for_each_matrix([&](auto& matrix) { parameters_[count++].value = mutable_view(matrix); });
 }
 
 template <class Scalar>

@@ -210,7 +210,7 @@ class MultiHeadAttentionPass {
   /// backward() writes its results while it still reads what it is given.
   void require_apart(const ConstView& given, const char* name) const {
     for (const Matrix<Scalar>* own : {&grad_x_, &grad_key_input_, &grad_value_input_}) {
-      if (given.data != own->data() || own->size() == 0) continue;
+      if (!overlap(given, view(*own))) continue;
       throw_argument_error(std::string(name) +
                            " is a result of this pass, which backward() overwrites: copy it");
     }

@@ -18,7 +18,8 @@ struct NoName {
 
 /// for_each_parameter(f, prefix) for a layer that names its matrices once, in a static visit(self, f,
 /// prefix): calls f(name, matrix) for each of its Eigen matrices, in an order that never changes.
-/// for_each_matrix(f) calls f(matrix) in the same order, and allocates nothing.
+/// for_each_matrix(f) calls f(matrix) in the same order and allocates nothing: prefix is then no string, so
+/// visit takes it as a type of its own (as GptBlock::visit does).
 template <class Layer>
 class ParameterWalk {
  public:

@@ -57,13 +57,13 @@ std::vector<Parameter<Scalar>> parameters(Layer<Scalar>& layer) {
 template <class Layer>
 Index num_parameters(const Layer& layer) {
   Index count = 0;
-  layer.for_each_matrix([&](const auto& matrix) { count += matrix.size(); });
+  layer.for_each_parameter([&](const std::string&, const auto& matrix) { count += matrix.size(); });
   return count;
 }
 
 template <class Layer>
 void set_zero(Layer& layer) {
-  layer.for_each_matrix([](auto& matrix) { matrix.setZero(); });
+  layer.for_each_parameter([](const std::string&, auto& matrix) { matrix.setZero(); });
 }
 
 /// A layer of the same sizes, all weights 0: room for gradients.

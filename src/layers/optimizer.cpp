@@ -34,8 +34,7 @@ void require_below_one(double value, const char* name) {
 }
 
 template <class T>
-void require_step(double rate, double grad_factor) {
-  require_not_negative<T>(rate, "rate");
+void require_grad_factor(double grad_factor) {
   require(std::isfinite(static_cast<T>(grad_factor)), "grad_factor", grad_factor, "finite");
 }
 
@@ -107,7 +106,7 @@ template <class T>
 void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
                     Executor* executor) {
   check_rate(rate);
-  require_step<T>(rate, grad_factor);
+  require_grad_factor<T>(grad_factor);
   pieces_.check(weights);
   ++steps_;
   const double t = static_cast<double>(steps_);
@@ -163,7 +162,8 @@ Sgd<T>::Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options)
 template <class T>
 void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double grad_factor,
                   Executor* executor) {
-  require_step<T>(rate, grad_factor);
+  require_not_negative<T>(rate, "rate");
+  require_grad_factor<T>(grad_factor);
   pieces_.check(weights);
   over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const Parameter<T>& weight = weights[piece.parameter];
