@@ -1,0 +1,54 @@
+// Compiled with -ffast-math, where std::isnan and std::isinf are false for every number.
+
+#include <heed/float_bits.hpp>
+#include <limits>
+#include <vector>
+
+#include "catch.hpp"
+
+namespace {
+
+template <class T>
+struct Numbers {
+  std::vector<T> finite{T(0),
+                        T(-0.0),
+                        T(1),
+                        T(-1),
+                        std::numeric_limits<T>::min(),
+                        std::numeric_limits<T>::denorm_min(),
+                        -std::numeric_limits<T>::denorm_min(),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::lowest()};
+  std::vector<T> nan{std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::quiet_NaN(),
+                     std::numeric_limits<T>::signaling_NaN()};
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("NaN and infinity are told from numbers in a program that is built with -ffast-math", "",
+                   float, double) {
+  using heed::detail::is_finite;
+  using heed::detail::is_infinite;
+  using heed::detail::is_minus_infinity;
+  using heed::detail::is_nan;
+#ifdef __FAST_MATH__
+  const bool fast_math = true;
+#else
+  const bool fast_math = false;
+#endif
+  REQUIRE(fast_math);
+  const Numbers<TestType> numbers;
+  for (const TestType& x : numbers.finite) {
+    CHECK((is_finite(x) && !is_nan(x) && !is_infinite(x) && !is_minus_infinity(x)));
+  }
+  for (const TestType& x : numbers.nan) {
+    CHECK((!is_finite(x) && is_nan(x) && !is_infinite(x) && !is_minus_infinity(x)));
+  }
+  const std::vector<TestType> infinite{std::numeric_limits<TestType>::infinity(),
+                                       -std::numeric_limits<TestType>::infinity()};
+  for (const TestType& x : infinite) {
+    CHECK((!is_finite(x) && !is_nan(x) && is_infinite(x)));
+  }
+  CHECK(!is_minus_infinity(infinite[0]));
+  CHECK(is_minus_infinity(infinite[1]));
+}
