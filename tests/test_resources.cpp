@@ -5,10 +5,9 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <optional>
 
+#include "allocation_sweep.hpp"
 #include "catch.hpp"
 #include "gpt_cases.hpp"
 #include "heed/attention_backward.hpp"
@@ -18,48 +17,9 @@
 
 namespace {
 
-std::atomic<long> allocations{0};
 std::atomic<long> locks{0};
 
-void* counted_or_null(std::size_t bytes, std::size_t alignment) noexcept {
-  ++allocations;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-}
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  void* memory = counted_or_null(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
 }  // namespace
-
-void* operator new(std::size_t bytes) {
-  return counted(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-// The forms that do not throw as well: a sanitizer has its own, and would pair them with the delete below.
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return counted_or_null(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return counted_or_null(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 // The sanitizers stand in for this one themselves.
 #if !defined(HEED_SANITIZED)
