@@ -357,6 +357,7 @@ int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const d
   heed::GenerateOptions how;
   how.max_new_tokens = options.length;
   how.sampling = options.sampling;
+  how.sampling.vocab_size = tokenizer.vocab_size();
   how.executor = executor;
   std::vector<TokenId> ids = prompt;
   const std::vector<TokenId> text = heed::generate<Scalar>(model, prompt, how, random);

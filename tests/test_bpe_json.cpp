@@ -120,13 +120,18 @@ TEST_CASE("the file has the fields vocab, merges and eow") {
 }
 
 TEST_CASE("tokenizers differ if a token or a merge differs") {
-  ordered_json json = small_json();
-  const BpeTokenizer tokenizer = BpeTokenizer::from_json(json.dump());
-  json["merges"].push_back({{"pair", {"l", "o"}}, {"rank", json["merges"].size()}, {"new_token", "lo"}});
+  CHECK(BpeTokenizer::from_json(small().to_json()) == small());
+  const BpeTokenizer tokenizer = heed::train_bpe("abc abc", {.vocab_size = 10, .min_frequency = 1});
+  ordered_json json = ordered_json::parse(tokenizer.to_json());
+  REQUIRE(json["merges"].size() == 2);  // ab, abc
+  json["merges"].push_back({{"pair", {"ab", "c"}}, {"rank", 2}, {"new_token", "abc"}});
+  json["merges"][1] = {{"pair", {"b", "c"}}, {"rank", 1}, {"new_token", "bc"}};
+  json["vocab"]["bc"] = 10;
+  const BpeTokenizer two_ways = BpeTokenizer::from_json(json.dump());
+  json["merges"][2]["pair"] = {"a", "bc"};
   const BpeTokenizer other_merges = BpeTokenizer::from_json(json.dump());
-  CHECK(tokenizer == small());
-  CHECK_FALSE(tokenizer == other_merges);
-  CHECK(other_merges.vocab_size() == tokenizer.vocab_size());
+  CHECK(two_ways.vocab_size() == other_merges.vocab_size());
+  CHECK_FALSE(two_ways == other_merges);
   CHECK_FALSE(heed::train_bpe("ab", {.vocab_size = 5}) == heed::train_bpe("ac", {.vocab_size = 5}));
 }
 
@@ -268,7 +273,6 @@ TEST_CASE("merges that do not make the vocabulary are refused") {
   CHECK(contains(with(0, "<bos>", "l", "<bos>l"), "\"<bos>\" cannot be merged"));
   CHECK(contains(with(0, "", "lo", "lo"), "\"\" cannot be merged"));
   CHECK(contains(with(0, "o", "l", "ol"), "not an ordinary token"));
-  CHECK(contains(with(2, "l", "o", "lo"), "neither a character nor made by a merge"));
   // Not even if the vocabulary has what they make: nothing follows the end of a word, and text makes no
   // special token.
   ordered_json after_end = small_json();
@@ -287,6 +291,17 @@ TEST_CASE("merges that do not make the vocabulary are refused") {
   ordered_json fewer = small_json();
   fewer["merges"].clear();
   CHECK(contains(refusal(fewer), "neither a character nor made by a merge"));
+}
+
+TEST_CASE("a merge that an earlier one makes already is refused with both places") {
+  const auto again = [](std::size_t first, std::size_t second) {
+    ordered_json json = small_json();
+    json["merges"][second] = json["merges"][first];
+    json["merges"][second]["rank"] = second;
+    return refusal(json);
+  };
+  CHECK(contains(again(0, 2), "merges[2] joins \"l\" and \"o\", as merges[0] does"));
+  CHECK(contains(again(2, 3), "merges[3] joins \"low\" and \"</w>\", as merges[2] does"));
 }
 
 TEST_CASE("unknown fields are skipped, but not to any depth") {

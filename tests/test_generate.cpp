@@ -155,10 +155,8 @@ TEMPLATE_TEST_CASE("infinite scores are at one end or the other, NaN is refused 
     CAPTURE(options.temperature, options.top_k, options.top_p);
     CHECK(samples<TestType>({-inf, 0, -inf, 0, -inf}, options) == std::set<TokenId>{1, 3});
     CHECK(samples<TestType>({0, inf, -inf, inf, 5}, options) == std::set<TokenId>{1, 3});
-    CHECK(samples<TestType>({-inf, -inf}, options) == std::set<TokenId>{0, 1});
     CHECK(samples<TestType>({-inf, -3}, options) == std::set<TokenId>{1});
   }
-  CHECK(samples<TestType>({-inf, -inf}, {.temperature = 0}) == std::set<TokenId>{0});
   for (const double temperature : {0.0, 1.0}) {
     Random random(3);
     const auto before = random.state();
@@ -167,6 +165,39 @@ TEMPLATE_TEST_CASE("infinite scores are at one end or the other, NaN is refused 
     });
     CHECK(contains(message, "token 2 is NaN"));
     CHECK(random.state() == before);
+  }
+}
+
+TEMPLATE_TEST_CASE("logits of which none is finite are refused, and draw nothing", "", float, double) {
+  const TestType inf = kInf<TestType>;
+  for (const double temperature : {0.0, 1.0}) {
+    for (const std::vector<TestType>& logits : {std::vector{-inf}, {-inf, -inf}, {inf, inf}, {-inf, inf}}) {
+      Random random(3);
+      CHECK(contains(message_of<ArgumentError>([&] { sample(logits, {.temperature = temperature}, random); }),
+                     "none of the " + std::to_string(logits.size()) + " logits is finite"));
+      CHECK(random.state() == Random(3).state());
+    }
+    // Nor if those that are belong to no token.
+    Random random(3);
+    CHECK(contains(message_of<ArgumentError>([&] {
+                     sample<TestType>({-inf, -inf, 1}, {.temperature = temperature, .vocab_size = 2}, random);
+                   }),
+                   "none of the 2 logits is finite"));
+  }
+}
+
+TEMPLATE_TEST_CASE("ids from vocab_size on are never drawn, and count for nothing", "", float, double) {
+  const std::vector<TestType> logits = {0, 0.5, -0.5, 0.25};
+  std::vector<TestType> more = logits;
+  more.insert(more.end(), {9, kNaN<TestType>, kInf<TestType>});
+  for (const SamplingOptions& options :
+       {SamplingOptions{}, SamplingOptions{.temperature = 0}, SamplingOptions{.top_k = 2},
+        SamplingOptions{.top_p = 0.6}, SamplingOptions{.top_k = 3, .top_p = 0.7}}) {
+    SamplingOptions limited = options;
+    limited.vocab_size = 4;
+    Random a(6);
+    Random b(6);
+    for (int n = 0; n < 100; ++n) REQUIRE(sample(more, limited, a) == sample(logits, options, b));
   }
 }
 
@@ -204,6 +235,9 @@ TEST_CASE("sampling options out of range are refused by their names and values, 
   CHECK(contains(refusal({.top_k = -1}), "top_k is -1"));
   CHECK(contains(refusal({.temperature = 0, .top_k = -1}), "top_k is -1"));
   CHECK(contains(message_of<ShapeError>([&] { sample(std::vector<float>{}, {}, random); }), "no logits"));
+  CHECK(contains(refusal({.vocab_size = 0}), "vocab_size is 0"));
+  CHECK(contains(message_of<ShapeError>([&] { sample(logits, {.vocab_size = 4}, random); }),
+                 "vocab_size is 4, there are only 3 logits"));
   CHECK(random.state() == Random(5).state());
 }
 
@@ -400,6 +434,24 @@ TEST_CASE("a text ends before a stop token, after on_token returns false, or at 
   CHECK(write({.max_new_tokens = 1}) == std::vector<TokenId>{text[0]});
 }
 
+TEST_CASE("a model with more rows than the tokenizer has tokens writes tokens alone") {
+  Gpt<float> model = stirred_model<float>(small_config, 25);
+  for (Index row = 9; row < 12; ++row) model.tokens.table.row(row) *= 50;  // likely, were they tokens
+  const std::vector<TokenId> prompt = {1, 2};
+  const auto write = [&](const SamplingOptions& sampling) {
+    Random random(26);
+    std::vector<TokenId> drawn;
+    for (int n = 0; n < 20; ++n) {
+      const auto text = generate(model, prompt, {.max_new_tokens = 20, .sampling = sampling}, random);
+      drawn.insert(drawn.end(), text.begin(), text.end());
+    }
+    return *std::max_element(drawn.begin(), drawn.end());
+  };
+  CHECK(write({}) > 8);
+  CHECK(write({.vocab_size = 9}) <= 8);
+  CHECK(write({.temperature = 3, .top_k = 10, .vocab_size = 9}) <= 8);
+}
+
 TEST_CASE("what no text can be written of is refused before anything is drawn") {
   Gpt<float> model = stirred_model<float>(small_config, 23);
   const std::vector<TokenId> prompt = {1, 2};
@@ -416,6 +468,8 @@ TEST_CASE("what no text can be written of is refused before anything is drawn") 
                  "max_new_tokens is -1"));
   CHECK(contains(message_of<ArgumentError>([&] { write(prompt, {.sampling = {.temperature = -1}}); }),
                  "temperature is -1"));
+  CHECK(contains(message_of<ShapeError>([&] { write(prompt, {.sampling = {.vocab_size = 13}}); }),
+                 "vocab_size is 13, there are only 12 logits"));
   CHECK(contains(message_of<ArgumentError>([&] { write(prompt, {.keep = 17}); }), "keep is 17"));
   model.final_norm.weight[0] = kNaN<float>;
   CHECK(contains(message_of<ArgumentError>([&] { write(prompt); }), "token 0 is NaN"));

@@ -123,8 +123,8 @@ class BpeTokenizer {
 
   /// Reads to_json()'s format. Unknown fields are skipped, everything else is checked: ids are 0 .. n - 1
   /// without gap or repetition, the special tokens are where they belong, each merge joins symbols that exist
-  /// by then, and each token is a character or the work of a merge. Throws FileError that says what is wrong.
-  /// A vocabulary may hold at most 64 MiB of text.
+  /// by then and no two that an earlier one joined, and each token is a character or the work of a merge.
+  /// Throws FileError that says what is wrong. A vocabulary may hold at most 64 MiB of text.
   [[nodiscard]] static BpeTokenizer from_json(std::string_view json);
 
   /// Writes to_json() to a file, whole or not at all: into a temporary file beside it that is then renamed.

@@ -114,7 +114,8 @@ struct GenerateOptions {
 /// Continues a prompt: the new tokens alone. on_token, if it is given, is called with each as soon as it is
 /// there, and ends the text by returning false. The same model, prompt, options and seed give the same text
 /// on any number of threads. Throws ArgumentError for an empty prompt, a negative max_new_tokens or sampling
-/// options out of range, RangeError for a token outside the vocabulary, before anything is drawn.
+/// options out of range, ShapeError if sampling.vocab_size, the tokenizer's, is more than the model's,
+/// RangeError for a token outside the vocabulary, before anything is drawn.
 template <class Scalar>
 std::vector<TokenId> generate(const Gpt<Scalar>& model, std::span<const TokenId> prompt,
                               const GenerateOptions& options, Random& random,
@@ -124,6 +125,7 @@ std::vector<TokenId> generate(const Gpt<Scalar>& model, std::span<const TokenId>
                          ", it must not be negative");
   }
   check_sampling(options.sampling);
+  detail::require_logits_for(options.sampling, model.config().vocab_size);
   GptDecoder<Scalar> decoder(model, options.keep, options.executor);
   decoder.read(prompt);
   std::vector<TokenId> text;

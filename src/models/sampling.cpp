@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 
 namespace heed {
 
@@ -39,14 +40,34 @@ void check_sampling(const SamplingOptions& options) {
     throw_argument_error("top_k is " + std::to_string(options.top_k) + ", it must not be negative");
   if (!(options.top_p > 0 && options.top_p <= 1))
     throw_argument_error("top_p is " + detail::number_text(options.top_p) + ", it must be in (0, 1]");
+  if (options.vocab_size && *options.vocab_size < 1) {
+    throw_argument_error("vocab_size is " + std::to_string(*options.vocab_size) +
+                         ", at least one token must be left to draw");
+  }
+}
+
+void detail::require_logits_for(const SamplingOptions& options, Index num_logits) {
+  if (options.vocab_size && *options.vocab_size > num_logits) {
+    throw_shape_error("vocab_size is " + std::to_string(*options.vocab_size) + ", there are only " +
+                      std::to_string(num_logits) + " logits: the tokenizer is not the model's");
+  }
 }
 
 template <class T>
 TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random) {
   check_sampling(options);
   if (logits.empty()) throw_shape_error("there are no logits to choose from");
+  detail::require_logits_for(options, std::ssize(logits));
+  if (options.vocab_size) logits = logits.first(static_cast<std::size_t>(*options.vocab_size));
+  bool any_finite = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) throw_argument_error("the logit of token " + std::to_string(i) + " is NaN");
+    if (detail::is_nan(logits[i]))
+      throw_argument_error("the logit of token " + std::to_string(i) + " is NaN");
+    any_finite = any_finite || detail::is_finite(logits[i]);
+  }
+  if (!any_finite) {
+    throw_argument_error("none of the " + std::to_string(logits.size()) +
+                         " logits is finite: there is no token to draw");
   }
   if (options.temperature == 0 || options.top_k == 1) return largest(logits);
 

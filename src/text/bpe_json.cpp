@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heed/error.hpp"
@@ -291,6 +292,8 @@ void check_merges(const Vocabulary& vocabulary, const std::vector<BpeMerge>& mer
     const std::optional<TokenId> id = vocabulary.find(text);
     return id && exists[static_cast<std::size_t>(*id)];
   };
+  // A pair that was merged once occurs no more: a second merge of it would never be used.
+  std::map<std::pair<TokenId, TokenId>, std::size_t> merged;
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const auto& [pair, rank, new_token] = merges[i];
     if (rank != static_cast<Index>(i)) {
@@ -304,6 +307,13 @@ void check_merges(const Vocabulary& vocabulary, const std::vector<BpeMerge>& mer
     if (!is_symbol(pair.second) && pair.second != end_of_word_mark) {
       throw_file_error(merge_name(i) + ": " + quote(pair.second) +
                        " cannot be merged, no earlier merge makes it");
+    }
+    // <unk> is no symbol: its id stands for the end of a word.
+    const std::pair<TokenId, TokenId> symbols(*vocabulary.find(pair.first),
+                                              vocabulary.find(pair.second).value_or(0));
+    if (const auto [first, is_new] = merged.emplace(symbols, i); !is_new) {
+      throw_file_error(merge_name(i) + " joins " + quote(pair.first) + " and " + quote(pair.second) +
+                       ", as " + merge_name(first->second) + " does");
     }
     if (new_token != pair.first + pair.second) {
       throw_file_error(merge_name(i) + ": new_token is " + quote(new_token) + ", must be " +
