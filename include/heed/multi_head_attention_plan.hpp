@@ -33,6 +33,16 @@ struct LayerShape {
   std::vector<Index> kv_starts = {};
 
   bool is_cross() const noexcept { return kv_len.has_value(); }
+
+  /// Rows of x and out.
+  Index rows() const noexcept { return rows_of(query_starts, seq_len); }
+  /// Rows of key_input and value_input, or of x.
+  Index kv_rows() const noexcept { return is_cross() ? rows_of(kv_starts, *kv_len) : rows(); }
+
+ private:
+  Index rows_of(const std::vector<Index>& starts, Index length) const noexcept {
+    return starts.empty() ? batch_size * length : starts[static_cast<std::size_t>(batch_size)];
+  }
 };
 
 /// What one run reads and writes. What is left empty is not there, or not wanted.

@@ -26,7 +26,7 @@ MatrixView<T> row_major(std::byte* data, Index rows, Index cols) {
   return {reinterpret_cast<T*>(data), rows, cols, cols, 1};
 }
 
-/// Rows and columns of what lies between the products.
+/// Rows and columns of what lies between the products. Made by every run, so without a copy of the starts.
 struct Sizes {
   Index rows;     // of x, query, heads and out
   Index kv_rows;  // of key and value
@@ -37,13 +37,13 @@ struct Sizes {
   Index d_key;
   Index d_value;
 
-  explicit Sizes(const LayerShape& shape) {
-    const AttentionShape attention = attention_shape_of(shape);
-    rows = attention.query_rows();
-    kv_rows = attention.kv_rows();
+  explicit Sizes(const LayerShape& shape) noexcept {
+    const Index num_kv_heads = shape.num_kv_heads.value_or(shape.num_heads);
+    rows = shape.rows();
+    kv_rows = shape.kv_rows();
     query_cols = shape.num_heads * shape.head_dim;
-    key_cols = attention.num_kv_heads * shape.head_dim;
-    value_cols = attention.num_kv_heads * shape.value_dim;
+    key_cols = num_kv_heads * shape.head_dim;
+    value_cols = num_kv_heads * shape.value_dim;
     head_cols = shape.num_heads * shape.value_dim;
     d_key = shape.is_cross() ? shape.d_key : shape.d_in;
     d_value = shape.is_cross() ? shape.d_value : shape.d_in;
