@@ -1,7 +1,12 @@
 // Threads are the caller's: the pool, adapters, and const objects used by many threads at once.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -28,6 +33,24 @@ struct Counts {
     return true;
   }
 };
+
+/// Forks; the child ends with 0 if f() returns true. The exit code of the child, waited for as long as it
+/// takes.
+template <class F>
+int in_forked_child(const F& f) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) ::_exit(f() ? 0 : 1);
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool runs_all(ThreadPool& pool, Index tasks = 9) {
+  Counts counts(tasks);
+  pool.run(tasks, &Counts::count, &counts);
+  return counts.all_once();
+}
 
 /// What a user writes to bring threads of their own.
 class ThreadForEachTask final : public Executor {
@@ -135,4 +158,97 @@ TEST_CASE("layers on one shared pool, called from several threads, give the same
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(different == 0);
+}
+
+TEST_CASE("a forked child works alone on the pool that it inherits, and destroys it") {
+  std::optional<ThreadPool> pool(4);
+  CHECK(runs_all(*pool));
+  const int child = in_forked_child([&] {
+    const bool ran = runs_all(*pool) && runs_all(*pool, 2);
+    const int grandchild = in_forked_child([&] {
+      const bool runs = runs_all(*pool);
+      pool.reset();
+      return runs;
+    });
+    const bool still_runs = runs_all(*pool);
+    pool.reset();
+    return ran && grandchild == 0 && still_runs;
+  });
+  CHECK(child == 0);
+  CHECK(runs_all(*pool));  // the parent's threads are where they were
+}
+
+TEST_CASE("a child forked while other threads are inside the pool's runs works on it, and ends") {
+  std::optional<ThreadPool> pool(3);
+  const auto child_ends = [&] {
+    return in_forked_child([&] {
+      const bool ran = runs_all(*pool);
+      pool.reset();
+      return ran;
+    });
+  };
+  SECTION("with tasks that have begun, and a caller that waits for them") {
+    std::atomic<int> begun{0};
+    std::atomic<bool> released{false};
+    struct Held {
+      std::atomic<int>& begun;
+      std::atomic<bool>& released;
+    } held{begun, released};
+    std::thread caller([&] {
+      pool->run(
+          3,
+          [](void* context, Index) {
+            auto& h = *static_cast<Held*>(context);
+            ++h.begun;
+            h.begun.notify_all();
+            h.released.wait(false);
+          },
+          &held);
+    });
+    for (int now = begun; now < 3; now = begun) begun.wait(now);
+    CHECK(child_ends() == 0);
+    released = true;
+    released.notify_all();
+    caller.join();
+  }
+  SECTION("at any moment of a run, its locks held or not") {
+    std::atomic<bool> enough{false};
+    std::vector<std::thread> callers;
+    for (int c = 0; c < 2; ++c) {
+      callers.emplace_back([&] {
+        while (!enough) (void)runs_all(*pool, 4);
+      });
+    }
+    int ended = 0;
+    for (int child = 0; child < 50; ++child) ended += child_ends() == 0 ? 1 : 0;
+    enough = true;
+    for (std::thread& caller : callers) caller.join();
+    CHECK(ended == 50);
+  }
+}
+
+TEST_CASE(
+    "a child forked inside a task uses the pool before it ends, and any child starts pools of its own") {
+  ThreadPool pool(2);
+  struct Forks {
+    ThreadPool& pool;
+    std::atomic<int> ended{0};
+  } forks{pool};
+  pool.run(
+      4,
+      [](void* context, Index) {
+        auto& f = *static_cast<Forks*>(context);
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(runs_all(f.pool) ? 0 : 1);
+        int status = -1;
+        if (::waitpid(child, &status, 0) == child && status == 0) ++f.ended;
+      },
+      &forks);
+  CHECK(forks.ended == 4);
+#if !defined(HEED_SANITIZED)  // the thread sanitizer starts no threads in a child
+  CHECK(in_forked_child([] {
+          ThreadPool own(3);
+          return runs_all(own);
+        }) == 0);
+#endif
 }

@@ -31,6 +31,8 @@ class Executor {
 /// A pool of threads. The thread that calls run() works too, so ThreadPool(2) starts one thread. Idle threads
 /// sleep; the caller, when only the last tasks of others are left, after 100 us. run() may be called from
 /// several threads at once, and from inside a task: the caller of a nested run() works through its own tasks.
+/// In a child of fork(), which has none of its threads, a pool does all tasks on the calling thread; a child
+/// that was forked inside a task must not return from it.
 class ThreadPool final : public Executor {
  public:
   /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws

@@ -1,8 +1,14 @@
+// The pool of threads, and what becomes of it in a forked child.
+
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +68,47 @@ struct ThreadPool::State {
   Batch* newest = nullptr;
   bool closing = false;
   std::vector<std::thread> threads;
+  State* next_pool = nullptr;  // of this process, in no order; under pools_mutex
+
+  // The pools of this process, for the child of a fork(), which has none of their threads.
+  static constinit std::mutex pools_mutex;
+  static constinit State* pools;
+
+  State() {
+    static const int registered = pthread_atfork([] { pools_mutex.lock(); }, [] { pools_mutex.unlock(); },
+                                                 &State::leave_threads_to_parent);
+    if (registered != 0) throw std::bad_alloc();
+  }
+
+  void join_pools() {
+    const std::lock_guard lock(pools_mutex);
+    next_pool = pools;
+    pools = this;
+  }
+
+  void leave_pools() {
+    const std::lock_guard lock(pools_mutex);
+    for (State** link = &pools; *link != nullptr; link = &(*link)->next_pool) {
+      if (*link == this) {
+        *link = next_pool;
+        return;
+      }
+    }
+  }
+
+  // In the child, whose only thread this is. Other threads of the parent may have held the locks, waited on
+  // the conditions and had their batches listed: all of it is made anew in its place. What was there before
+  // is not destroyed, since that would wait for threads that are not there.
+  static void leave_threads_to_parent() {
+    for (State* pool = pools; pool != nullptr; pool = pool->next_pool) {
+      std::construct_at(&pool->mutex);
+      std::construct_at(&pool->work);
+      std::construct_at(&pool->finished);
+      for (std::thread& thread : pool->threads) std::construct_at(&thread);
+      pool->threads.clear();
+    }
+    std::construct_at(&pools_mutex);
+  }
 
   void remove(Batch* batch) {
     for (Batch** link = &newest; *link != nullptr; link = &(*link)->older) {
@@ -102,6 +149,9 @@ struct ThreadPool::State {
   }
 };
 
+constinit std::mutex ThreadPool::State::pools_mutex;
+constinit ThreadPool::State* ThreadPool::State::pools = nullptr;
+
 ThreadPool::ThreadPool(Index threads) : Executor(thread_count(threads)), state_(std::make_unique<State>()) {
   try {
     state_->threads.reserve(static_cast<std::size_t>(concurrency() - 1));
@@ -112,9 +162,11 @@ ThreadPool::ThreadPool(Index threads) : Executor(thread_count(threads)), state_(
     state_->close();
     throw;
   }
+  state_->join_pools();
 }
 
 ThreadPool::~ThreadPool() {
+  state_->leave_pools();
   state_->close();
 }
 
