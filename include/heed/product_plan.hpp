@@ -30,16 +30,17 @@ std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index t
 /// else (unchecked); workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to
 /// Workspace::alignment. At most most_product_terms terms (unchecked too). At most `threads` tasks are given
 /// to the executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
+/// Throws nothing but the ArgumentError of isa() for an unknown HEED_ISA, as product_workspace_bytes() does.
 template <class T>
 void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
-                  Index threads = 1, Executor* executor = nullptr) noexcept;
+                  Index threads = 1, Executor* executor = nullptr);
 
 inline constexpr Index most_product_terms = 3;
 
 /// run_products with one term.
 template <class T>
 void run_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out, void* workspace,
-                 Index threads = 1, Executor* executor = nullptr, MatrixView<const T> bias = {}) noexcept {
+                 Index threads = 1, Executor* executor = nullptr, MatrixView<const T> bias = {}) {
   const ProductTerm<T> term{b, out, bias};
   run_products<T>(a, &term, 1, workspace, threads, executor);
 }

@@ -34,9 +34,10 @@ struct Dropout {
 };
 
 /// T is float or double. Views have the sizes that the comments give; nothing is checked. Any strides.
-/// Nothing is allocated and nothing thrown. A row's bits depend on that row alone, a sum over rows is one
-/// chain over ascending rows: no bit depends on the number of threads. An output may be an input itself, but
-/// may not overlap one in another way. Threads: the caller's, or the executor's.
+/// Nothing is allocated, and nothing thrown but the ArgumentError of isa() for an unknown HEED_ISA, before
+/// anything is written. A row's bits depend on that row alone, a sum over rows is one chain over ascending
+/// rows: no bit depends on the number of threads. An output may be an input itself, but may not overlap one
+/// in another way. Threads: the caller's, or the executor's.
 template <class T>
 struct RowFunctions {
   using Input = MatrixView<const T>;
@@ -44,59 +45,59 @@ struct RowFunctions {
 
   /// out = normalised x, times weight, plus bias (each 1 x cols, or empty).
   static void norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
-                   Executor* executor = nullptr) noexcept;
+                   Executor* executor = nullptr);
 
   /// grad_x = base (or 0, if it is empty) + the gradient with respect to x.
   static void norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out, Input base,
-                            Output grad_x, Executor* executor = nullptr) noexcept;
+                            Output grad_x, Executor* executor = nullptr);
 
   /// Adds the gradients of weight and bias (1 x cols, or empty: not wanted).
   static void norm_weight_gradient(Input x, const NormOptions& options, Input grad_out, Output grad_weight,
-                                   Output grad_bias) noexcept;
+                                   Output grad_bias);
 
   /// out = f(x), element by element.
-  static void activation(Activation kind, Input x, Output out, Executor* executor = nullptr) noexcept;
+  static void activation(Activation kind, Input x, Output out, Executor* executor = nullptr);
 
   /// grad_x = grad_out f'(x)
   static void activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
-                                  Executor* executor = nullptr) noexcept;
+                                  Executor* executor = nullptr);
 
   /// out = f(gate) up, element by element: with silu SwiGLU (Shazeer 2020).
-  static void gated(Activation kind, Input gate, Input up, Output out, Executor* executor = nullptr) noexcept;
+  static void gated(Activation kind, Input gate, Input up, Output out, Executor* executor = nullptr);
 
   /// grad_gate = grad_out up f'(gate), grad_up = grad_out f(gate)
   static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
-                             Output grad_up, Executor* executor = nullptr) noexcept;
+                             Output grad_up, Executor* executor = nullptr);
 
   /// The loss of each row: -log of the softmax of its logits at its target, from logits, so that nothing
   /// underflows. A row whose target is `ignored` has loss 0 and gradient 0. grad (as logits, or empty: not
   /// wanted) = factor * (softmax - one at the target). targets and losses: as many as rows. Other targets are
   /// columns of logits.
   static void cross_entropy(Input logits, const std::int32_t* targets, std::int32_t ignored, double factor,
-                            double* losses, Output grad, Executor* executor = nullptr) noexcept;
+                            double* losses, Output grad, Executor* executor = nullptr);
 
   /// out = a + b
-  static void add(Input a, Input b, Output out, Executor* executor = nullptr) noexcept;
+  static void add(Input a, Input b, Output out, Executor* executor = nullptr);
 
   /// out = factor * x
-  static void scale(Input x, T factor, Output out, Executor* executor = nullptr) noexcept;
+  static void scale(Input x, T factor, Output out, Executor* executor = nullptr);
 
   /// Of all elements, summed up row by row.
-  static double sum_of_squares(Input x) noexcept;
+  static double sum_of_squares(Input x);
 
   /// sums (1 x cols) += the sum of the rows of x: the gradient of a bias.
-  static void column_sums(Input x, Output sums) noexcept;
+  static void column_sums(Input x, Output sums);
 
   /// Row i of out = row ids[i] of table.
   static void gather(Input table, const std::int32_t* ids, Output out) noexcept;
 
   /// Row ids[i] of grad_table += row i of grad_out, one after another.
-  static void scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table) noexcept;
+  static void scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table);
 
   /// out = x / (1 - rate) where an element is kept, else 0 (Srivastava et al. 2014). Backward is the same on
   /// gradients. x may be some rows of a matrix, from first_row on.
   static void dropout(const Dropout& dropout, Input x, Output out, Index first_row = 0,
-                      Executor* executor = nullptr) noexcept;
+                      Executor* executor = nullptr);
 };
 
 extern template struct RowFunctions<float>;

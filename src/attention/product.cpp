@@ -109,7 +109,7 @@ std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index t
 
 template <class T>
 void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
-                  Index threads, Executor* executor) noexcept {
+                  Index threads, Executor* executor) {
   Index cols = 0;
   for (Index t = 0; t < num_terms; ++t) cols += terms[t].b.cols;
   const Products<T> products{a, terms, num_terms, split_of<T>(a.rows, a.cols, cols, threads)};
@@ -129,8 +129,8 @@ void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_
 template std::size_t product_workspace_bytes<float>(Index, Index, Index, Index);
 template std::size_t product_workspace_bytes<double>(Index, Index, Index, Index);
 template void run_products(MatrixView<const float>, const ProductTerm<float>*, Index, void*, Index,
-                           Executor*) noexcept;
+                           Executor*);
 template void run_products(MatrixView<const double>, const ProductTerm<double>*, Index, void*, Index,
-                           Executor*) noexcept;
+                           Executor*);
 
 }  // namespace heed

@@ -108,6 +108,7 @@ void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double g
   check_rate(rate);
   require_grad_factor<T>(grad_factor);
   pieces_.check(weights);
+  const auto& kernels = kernels::layer_kernels<T>();
   ++steps_;
   const double t = static_cast<double>(steps_);
   kernels::AdamStep<T> step{};
@@ -124,9 +125,8 @@ void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double g
     kernels::AdamStep<T> own = step;
     own.decay = weight.decays ? static_cast<T>(rate * options_.weight_decay) : T(0);
     const MatrixView<const T> grad = rows_of(weight.grad, piece);
-    kernels::layer_kernels<T>().adam(own, strided(rows_of(weight.value, piece)), strided(grad),
-                                     first_.data() + piece.offset, second_.data() + piece.offset, piece.rows,
-                                     weight.value.cols);
+    kernels.adam(own, strided(rows_of(weight.value, piece)), strided(grad), first_.data() + piece.offset,
+                 second_.data() + piece.offset, piece.rows, weight.value.cols);
   });
 }
 
@@ -165,15 +165,15 @@ void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double gra
   require_not_negative<T>(rate, "rate");
   require_grad_factor<T>(grad_factor);
   pieces_.check(weights);
+  const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const Parameter<T>& weight = weights[piece.parameter];
     const kernels::SgdStep<T> step{static_cast<T>(rate),
                                    weight.decays ? static_cast<T>(options_.weight_decay) : T(0),
                                    static_cast<T>(options_.momentum), static_cast<T>(grad_factor)};
     const MatrixView<const T> grad = rows_of(weight.grad, piece);
-    kernels::layer_kernels<T>().sgd(step, strided(rows_of(weight.value, piece)), strided(grad),
-                                    velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows,
-                                    weight.value.cols);
+    kernels.sgd(step, strided(rows_of(weight.value, piece)), strided(grad),
+                velocity_.empty() ? nullptr : velocity_.data() + piece.offset, piece.rows, weight.value.cols);
   });
 }
 
@@ -191,10 +191,10 @@ double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) 
   const detail::WeightPieces<T> all(weights);
   all.check(weights);
   std::vector<double> squares(all.pieces().size());
+  const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index index) {
     const MatrixView<const T> grad = rows_of(weights[piece.parameter].grad, piece);
-    squares[static_cast<std::size_t>(index)] =
-        kernels::layer_kernels<T>().sum_of_squares(strided(grad), grad.rows, grad.cols);
+    squares[static_cast<std::size_t>(index)] = kernels.sum_of_squares(strided(grad), grad.rows, grad.cols);
   });
   double sum = 0;
   for (const double square : squares) sum += square;
@@ -208,10 +208,11 @@ double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, E
   const double factor = clip_factor(norm, most_norm);
   if (factor == 1 || !std::isfinite(norm)) return norm;
   const detail::WeightPieces<T> all(weights);
+  const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const MatrixView<T> grad = rows_of(weights[piece.parameter].grad, piece);
-    kernels::layer_kernels<T>().scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor),
-                                      strided(grad), grad.rows, grad.cols);
+    kernels.scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor), strided(grad), grad.rows,
+                  grad.cols);
   });
   return norm;
 }

@@ -42,70 +42,73 @@ kernels::NormRows<T> norm_rows(const MatrixView<const T>& x, const MatrixView<co
 
 template <class T>
 void RowFunctions<T>::norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
-                           Executor* executor) noexcept {
+                           Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().norm(norm_rows(x, weight, options, first, rows), rows_from(bias, 0),
-                                     rows_from(out, first));
+    kernels.norm(norm_rows(x, weight, options, first, rows), rows_from(bias, 0), rows_from(out, first));
   });
 }
 
 template <class T>
 void RowFunctions<T>::norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out,
-                                    Input base, Output grad_x, Executor* executor) noexcept {
+                                    Input base, Output grad_x, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().norm_backward(norm_rows(x, weight, options, first, rows),
-                                              rows_from(grad_out, first), rows_from(base, first),
-                                              rows_from(grad_x, first));
+    kernels.norm_backward(norm_rows(x, weight, options, first, rows), rows_from(grad_out, first),
+                          rows_from(base, first), rows_from(grad_x, first));
   });
 }
 
 template <class T>
 void RowFunctions<T>::norm_weight_gradient(Input x, const NormOptions& options, Input grad_out,
-                                           Output grad_weight, Output grad_bias) noexcept {
-  kernels::layer_kernels<T>().norm_weight_gradient(norm_rows<T>(x, {}, options, 0, x.rows),
-                                                   rows_from(grad_out, 0), rows_from(grad_weight, 0),
-                                                   rows_from(grad_bias, 0));
+                                           Output grad_weight, Output grad_bias) {
+  const auto& kernels = kernels::layer_kernels<T>();
+  kernels.norm_weight_gradient(norm_rows<T>(x, {}, options, 0, x.rows), rows_from(grad_out, 0),
+                               rows_from(grad_weight, 0), rows_from(grad_bias, 0));
 }
 
 template <class T>
-void RowFunctions<T>::activation(Activation kind, Input x, Output out, Executor* executor) noexcept {
+void RowFunctions<T>::activation(Activation kind, Input x, Output out, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().activation(kind_of(kind), rows_from(x, first), rows_from(out, first), rows,
-                                           x.cols);
+    kernels.activation(kind_of(kind), rows_from(x, first), rows_from(out, first), rows, x.cols);
   });
 }
 
 template <class T>
 void RowFunctions<T>::activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
-                                          Executor* executor) noexcept {
+                                          Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().activation_backward(kind_of(kind), rows_from(x, first),
-                                                    rows_from(grad_out, first), rows_from(grad_x, first),
-                                                    rows, x.cols);
+    kernels.activation_backward(kind_of(kind), rows_from(x, first), rows_from(grad_out, first),
+                                rows_from(grad_x, first), rows, x.cols);
   });
 }
 
 template <class T>
-void RowFunctions<T>::gated(Activation kind, Input gate, Input up, Output out, Executor* executor) noexcept {
+void RowFunctions<T>::gated(Activation kind, Input gate, Input up, Output out, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, gate.rows, gate.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().gated(kind_of(kind), rows_from(gate, first), rows_from(up, first),
-                                      rows_from(out, first), rows, gate.cols);
+    kernels.gated(kind_of(kind), rows_from(gate, first), rows_from(up, first), rows_from(out, first), rows,
+                  gate.cols);
   });
 }
 
 template <class T>
 void RowFunctions<T>::gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
-                                     Output grad_up, Executor* executor) noexcept {
+                                     Output grad_up, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, gate.rows, gate.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().gated_backward(kind_of(kind), rows_from(gate, first), rows_from(up, first),
-                                               rows_from(grad_out, first), rows_from(grad_gate, first),
-                                               rows_from(grad_up, first), rows, gate.cols);
+    kernels.gated_backward(kind_of(kind), rows_from(gate, first), rows_from(up, first),
+                           rows_from(grad_out, first), rows_from(grad_gate, first), rows_from(grad_up, first),
+                           rows, gate.cols);
   });
 }
 
 template <class T>
 void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, std::int32_t ignored,
-                                    double factor, double* losses, Output grad, Executor* executor) noexcept {
+                                    double factor, double* losses, Output grad, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, logits.rows, logits.cols, [&](Index first, Index rows) {
     for (Index row = first; row < first + rows; ++row) {
       if (targets[row] == ignored) {
@@ -117,8 +120,8 @@ void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, s
       const T logit = logits(row, targets[row]);
       T max = T(0);
       T sum = T(0);
-      kernels::layer_kernels<T>().softmax_row(rows_from(logits, row), logits.cols, rows_from(grad, row),
-                                              static_cast<T>(factor), max, sum);
+      kernels.softmax_row(rows_from(logits, row), logits.cols, rows_from(grad, row), static_cast<T>(factor),
+                          max, sum);
       losses[row] =
           std::log(static_cast<double>(sum)) + (static_cast<double>(max) - static_cast<double>(logit));
       if (!grad.empty()) grad(row, targets[row]) -= static_cast<T>(factor);
@@ -127,29 +130,32 @@ void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, s
 }
 
 template <class T>
-void RowFunctions<T>::add(Input a, Input b, Output out, Executor* executor) noexcept {
+void RowFunctions<T>::add(Input a, Input b, Output out, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, a.rows, a.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().add(rows_from(a, first), rows_from(b, first), rows_from(out, first), rows,
-                                    a.cols);
+    kernels.add(rows_from(a, first), rows_from(b, first), rows_from(out, first), rows, a.cols);
   });
 }
 
 template <class T>
-void RowFunctions<T>::scale(Input x, T factor, Output out, Executor* executor) noexcept {
+void RowFunctions<T>::scale(Input x, T factor, Output out, Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().scale(rows_from(x, first), factor, rows_from(out, first), rows, x.cols);
+    kernels.scale(rows_from(x, first), factor, rows_from(out, first), rows, x.cols);
   });
 }
 
 template <class T>
-double RowFunctions<T>::sum_of_squares(Input x) noexcept {
-  return x.empty() ? 0 : kernels::layer_kernels<T>().sum_of_squares(rows_from(x, 0), x.rows, x.cols);
+double RowFunctions<T>::sum_of_squares(Input x) {
+  const auto& kernels = kernels::layer_kernels<T>();
+  return x.empty() ? 0 : kernels.sum_of_squares(rows_from(x, 0), x.rows, x.cols);
 }
 
 template <class T>
-void RowFunctions<T>::column_sums(Input x, Output sums) noexcept {
+void RowFunctions<T>::column_sums(Input x, Output sums) {
+  const auto& kernels = kernels::layer_kernels<T>();
   if (x.empty()) return;
-  kernels::layer_kernels<T>().column_sums(rows_from(x, 0), x.rows, x.cols, rows_from(sums, 0));
+  kernels.column_sums(rows_from(x, 0), x.rows, x.cols, rows_from(sums, 0));
 }
 
 template <class T>
@@ -160,26 +166,28 @@ void RowFunctions<T>::gather(Input table, const std::int32_t* ids, Output out) n
 }
 
 template <class T>
-void RowFunctions<T>::scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table) noexcept {
+void RowFunctions<T>::scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table) {
+  const auto& kernels = kernels::layer_kernels<T>();
   if (grad_out.empty()) return;
   for (Index row = 0; row < grad_out.rows; ++row) {
     const kernels::Strided<T> sums = rows_from(grad_table, ids[row]);
-    kernels::layer_kernels<T>().add({sums.data, sums.row_stride, sums.col_stride}, rows_from(grad_out, row),
-                                    sums, 1, grad_out.cols);
+    kernels.add({sums.data, sums.row_stride, sums.col_stride}, rows_from(grad_out, row), sums, 1,
+                grad_out.cols);
   }
 }
 
 template <class T>
 void RowFunctions<T>::dropout(const Dropout& dropout, Input x, Output out, Index first_row,
-                              Executor* executor) noexcept {
+                              Executor* executor) {
+  const auto& kernels = kernels::layer_kernels<T>();
   const kernels::DropoutStream stream{
       {static_cast<std::uint32_t>(dropout.seed), static_cast<std::uint32_t>(dropout.seed >> 32)},
       {static_cast<std::uint32_t>(dropout.stream), static_cast<std::uint32_t>(dropout.stream >> 32)},
       static_cast<std::uint32_t>(dropout.rate * 4294967296.0)};
   const T factor = static_cast<T>(1.0 / (1.0 - dropout.rate));
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels::layer_kernels<T>().dropout(stream, factor, rows_from(x, first), rows_from(out, first),
-                                        first_row + first, rows, x.cols);
+    kernels.dropout(stream, factor, rows_from(x, first), rows_from(out, first), first_row + first, rows,
+                    x.cols);
   });
 }
 
