@@ -180,6 +180,19 @@ TEST_CASE("values near the ends of double's range neither overflow nor vanish") 
   }
 }
 
+TEST_CASE("a column whose squares vanish beside the others leaves their components as they are") {
+  const auto [n, d] = GENERATE(std::pair{90, 4}, std::pair{4, 90}, std::pair{9, 9});
+  const MatrixXd points = scattered(n, d);
+  for (const double factor : {1e-150, 1e-161, 3e-162, 1e-200}) {
+    MatrixXd with_tiny(n, d + 1);
+    with_tiny << scattered(n, 1) * factor, points;
+    const auto plain = heed::pca(points, 3);
+    const auto result = heed::pca(with_tiny, 3);
+    CHECK((result.components.rightCols(d) - plain.components).cwiseAbs().maxCoeff() < 1e-13);
+    CHECK(result.components.col(0).cwiseAbs().maxCoeff() < 1e-13);
+  }
+}
+
 TEST_CASE("float data is computed in double: an offset of a million keeps its digits") {
   Eigen::MatrixXf points(4, 2);
   points << 1e6F, 0, 1e6F + 1, 0, 1e6F + 2, 0, 1e6F + 3, 0;

@@ -7,7 +7,7 @@
 //   two.projected                                      // words x 2: hand it to plot_scatter()
 //
 // Method: the mean row is taken off, the matrix is reduced to a small triangular one by a Householder QR
-// decomposition, and the singular value decomposition of that (Eigen::BDCSVD) gives the directions. The
+// decomposition, and the singular value decomposition of that (one-sided Jacobi) gives the directions. The
 // squared covariance matrix, which would lose half of the digits, is never formed.
 //
 // Signs. A direction and its opposite serve equally well. Here the coefficient of a component that is largest
@@ -67,9 +67,8 @@ void require_finite(const Matrix& values) {
 }
 
 // The principal directions of n centred rows of d values, column-major: r = min(n, d) unit vectors as the
-// columns of axes (d x r) and r singular values. Compiled once, in src/plot/pca.cpp: Eigen's decompositions
-// take half a minute to compile. Pointers, not matrices: a program built for wider registers aligns its Eigen
-// matrices otherwise.
+// columns of axes (d x r) and r singular values. The axis of a singular value of 0 may be 0. Pointers, not
+// matrices: a program built for wider registers aligns its Eigen matrices otherwise.
 void principal_directions(const double* centred, Index n, Index d, double* axes, double* singular_values);
 void principal_directions(const long double* centred, Index n, Index d, long double* axes,
                           long double* singular_values);
