@@ -1,7 +1,7 @@
 #pragma once
 
-// Random problems with any combination of options, each from one seed: what test_options.cpp draws, cuts into
-// parts and pours into every scalar type. All numbers are floats, which every scalar type holds exactly.
+// Problems with any combination of options, each from one seed or from a fuzzer's bytes: what tests draw, cut
+// into parts and pour into every scalar type. All numbers are floats, which every scalar type holds exactly.
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -39,6 +39,23 @@ struct MaskMatrixCase {
   }
 };
 
+/// A function of scores and a predicate that depend on all that they are told, and what the predicate lets
+/// through of a tile. Positions may be any numbers.
+inline constexpr auto some_score = [](auto score, Index sequence, Index head, Index query, Index key) {
+  const auto mixed =
+      static_cast<std::uint64_t>(5 * sequence + 3 * head + key) + 7 * static_cast<std::uint64_t>(query);
+  return score + static_cast<decltype(score)>(mixed % 4) / 4;
+};
+inline constexpr auto some_predicate = [](Index sequence, Index head, Index query, Index key) {
+  const auto mixed =
+      static_cast<std::uint64_t>(sequence + 3 * head + key) + 2 * static_cast<std::uint64_t>(query);
+  return key / 64 % 3 != 1 && mixed % 7 != 0;
+};
+inline constexpr auto some_predicate_may_see = [](Index, Index, Index, Index, Index first_key,
+                                                  Index last_key) {
+  return first_key / 64 % 3 != 1 || last_key / 64 != first_key / 64;
+};
+
 /// Where the queries are said to stand.
 enum class Stand { unsaid, top_left, bottom_right, offsets };
 
@@ -57,6 +74,8 @@ struct Problem {
   double softcap = 0;
   std::vector<double> sinks;
   std::optional<Rotary> rotary;
+  bool scored = false;      // by some_score
+  bool restricted = false;  // by some_predicate
 
   bool positions_matter() const {
     return causal || window.left != unlimited || window.right != unlimited || !slopes.empty();
@@ -68,8 +87,12 @@ struct Problem {
     switch (stand) {
       case Stand::bottom_right:
         return query + keys_of(sequence) - shape.query_len_of(sequence);
-      case Stand::offsets:
-        return query + offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0];
+      case Stand::offsets: {
+        // No sum overflows, and nobody is as far away.
+        constexpr Index far = Index{1} << 41;
+        return query +
+               std::clamp(offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0], -far, far);
+      }
       case Stand::unsaid:
       case Stand::top_left:
         break;
@@ -82,8 +105,9 @@ struct Problem {
     const Index p = position(sequence, query);
     if (key >= keys_of(sequence)) return false;
     if (causal && key > p) return false;
-    if (window.left != unlimited && key < p - window.left) return false;
-    if (window.right != unlimited && key > p + window.right) return false;
+    if (window.left != unlimited && p - key > window.left) return false;
+    if (window.right != unlimited && key - p > window.right) return false;
+    if (restricted && !some_predicate(sequence, head, p, key)) return false;
     return std::none_of(matrices.begin(), matrices.end(),
                         [&](const MaskMatrixCase& m) { return m.hides(shape, sequence, head, query, key); });
   }
@@ -212,15 +236,31 @@ inline std::string Problem::to_string() const {
   return text;
 }
 
-/// Draws problems. Two draws from one seed are the same.
-class Draw {
+/// Choices made by a generator, from one seed.
+class RandomChoices {
  public:
-  explicit Draw(std::uint64_t seed) : seed_(seed), random_(seed) {}
+  explicit RandomChoices(std::uint64_t seed) : seed_(seed), random_(seed) {}
+
+  std::uint64_t seed() const { return seed_; }
+  Index below(Index n) { return static_cast<Index>(random_.next_word()) % n; }
+  /// What fills matrices.
+  Random& random() { return random_; }
+
+ private:
+  std::uint64_t seed_;
+  Random random_;
+};
+
+/// Draws problems. Two draws from the same choices are the same.
+template <class Choices>
+class DrawFrom {
+ public:
+  explicit DrawFrom(const Choices& choices) : choices_(choices) {}
 
   /// most_work bounds batch * heads * queries * keys * (head_dim + value_dim).
   Problem problem(Index most_work) {
     Problem p;
-    p.seed = seed_;
+    p.seed = choices_.seed();
     sizes(p, most_work);
     const double bound = one_in(3) ? 2 : 1;
     p.in.query = numbers(p.shape.query_rows(), p.shape.num_heads * p.shape.head_dim, bound);
@@ -246,12 +286,13 @@ class Draw {
     return p;
   }
 
-  Index below(Index n) { return static_cast<Index>(random_.next_word()) % n; }
+  Index below(Index n) { return choices_.below(n); }
   bool one_in(Index n) { return below(n) == 0; }
-  double number(double low, double high) { return static_cast<float>(random_.uniform(low, high)); }
+  double number(double low, double high) { return static_cast<float>(choices_.random().uniform(low, high)); }
   Index pick(const std::vector<Index>& of) {
     return of[static_cast<std::size_t>(below(static_cast<Index>(of.size())))];
   }
+  Random& random() { return choices_.random(); }
 
  private:
   /// Around the edges of the tiles: 128 keys of double, 256 of float.
@@ -292,7 +333,7 @@ class Draw {
 
   Matrix<float> numbers(Index rows, Index cols, double bound) {
     Matrix<float> m(rows, cols);
-    for (Index i = 0; i < m.size(); ++i) m.data()[i] = static_cast<float>(random_.uniform(-bound, bound));
+    for (Index i = 0; i < m.size(); ++i) m.data()[i] = static_cast<float>(random().uniform(-bound, bound));
     return m;
   }
 
@@ -311,10 +352,10 @@ class Draw {
     const Index seldom = pick({2, 5, 50});
     for (Index i = 0; i < m.numbers.size(); ++i) {
       float& entry = m.numbers.data()[i];
-      entry = one_in(seldom) ? hidden : is_bias ? entry : visible;
+      entry = random_one_in(seldom) ? hidden : is_bias ? entry : visible;
     }
     for (Index i = 0; i < m.numbers.rows(); ++i) {
-      if (one_in(8)) m.numbers.row(i).setConstant(hidden);
+      if (random_one_in(8)) m.numbers.row(i).setConstant(hidden);
     }
     if (one_in(4)) m.numbers.leftCols(below(s.kv_len + 1)).setConstant(hidden);
     if (one_in(4)) m.numbers.rightCols(below(s.kv_len + 1)).setConstant(hidden);
@@ -349,8 +390,15 @@ class Draw {
     p.rotary.emplace(2 * (1 + below(p.shape.head_dim / 2)), positions, options);
   }
 
-  std::uint64_t seed_;
-  Random random_;
+  /// For each of many elements, too many for a fuzzer to choose.
+  bool random_one_in(Index n) { return static_cast<Index>(random().next_word()) % n == 0; }
+
+  Choices choices_;
+};
+
+class Draw : public DrawFrom<RandomChoices> {
+ public:
+  explicit Draw(std::uint64_t seed) : DrawFrom(RandomChoices(seed)) {}
 };
 
 }  // namespace heed::test
