@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "heed/executor.hpp"
+#include "heed/float_environment.hpp"
 #include "heed/workspace.hpp"
 
 namespace heed::detail {
@@ -52,17 +53,20 @@ class SharedItems {
 /// Calls work(thread, item) once for each item, by `threads` tasks of the executor; returns when all are
 /// done. work does not throw. Neighbouring items stay with one thread. Drawn by turns, heads side by side
 /// would have their results written into the same cache lines by two processors at once: that took 5 to 8 %
-/// longer (two threads, 12 heads of 64, 64 to 512 queries, float).
+/// longer (two threads, 12 heads of 64, 64 to 512 queries, float). The tasks work under the caller's
+/// floating-point environment, whoever's threads they run on.
 template <class Work>
 void run_shared(Executor& executor, Index threads, Index items, Index ranges, const Work& work) noexcept {
   struct Context {
     SharedItems items;
     const Work& work;
-  } context{{items, ranges}, work};
+    FloatSwitches switches;
+  } context{{items, ranges}, work, float_switches()};
   executor.run(
       threads,
       [](void* given, Index thread) {
         auto& c = *static_cast<Context*>(given);
+        const FloatEnvironment environment(c.switches);
         c.items.draw(thread, [&](Index item) { c.work(thread, item); });
       },
       &context);
