@@ -2,6 +2,8 @@
 
 // Activations on Eigen matrices, element by element.
 
+#include "heed/config.hpp"
+
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
 

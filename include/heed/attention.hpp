@@ -7,6 +7,8 @@
 // Rows are positions. Several heads stand side by side in the columns, several sequences one after another in
 // the rows.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <concepts>
 #include <limits>

@@ -9,6 +9,8 @@
 //
 // docs/training.md derives them.
 
+#include "heed/config.hpp"
+
 #include <utility>
 #include <vector>
 

@@ -2,6 +2,8 @@
 
 // The gradients of attention, planned once and run many times, on views instead of Eigen matrices.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -37,8 +39,8 @@ struct UntypedBackwardTensors {
   UntypedView query, key, value, out, logsumexp, grad_out, grad_query, grad_key, grad_value, grad_sinks;
   std::vector<UntypedView> grad_biases;
 };
-void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                            const UntypedBackwardTensors& tensors);
+HEED_EXPORT void check_backward_tensors(const AttentionShape& shape, const Mask& mask,
+                                        const ScoreOptions& options, const UntypedBackwardTensors& tensors);
 
 }  // namespace detail
 
@@ -82,7 +84,7 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
 ///   AttentionBackwardTensors<float> tensors;  // query, key, value, out, logsumexp, grad_out; grad_query,
 ///   ... plan.check(tensors); plan.run(tensors, workspace.data(), &pool);
 template <class T>
-class AttentionBackwardPlan {
+class HEED_EXPORT AttentionBackwardPlan {
   static_assert(
       std::is_same_v<T, float> || std::is_same_v<T, double>,
       "plans run on kernels, for float and double; scaled_dot_product_attention_backward takes other "
@@ -112,7 +114,7 @@ class AttentionBackwardPlan {
            Executor* executor = nullptr) const noexcept;
 
  private:
-  struct Run;  // one call of run()
+  struct HEED_NO_EXPORT Run;  // one call of run()
 
   AttentionShape shape_;
   Mask mask_;

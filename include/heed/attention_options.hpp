@@ -2,6 +2,8 @@
 
 // What a one-line attention can be asked for, and the sizes that follow from its matrices.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -3,6 +3,8 @@
 // Plan once, run many times: the engine under scaled_dot_product_attention, on views instead of Eigen
 // matrices.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -98,8 +100,8 @@ struct AttentionTensors {
 
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
 /// mask does not fit, or an option makes no sense (ArgumentError).
-void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                     const std::type_info& scalar);
+HEED_EXPORT void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+                                 const std::type_info& scalar);
 
 namespace detail {
 
@@ -107,7 +109,8 @@ struct UntypedAttentionTensors {
   UntypedView query, key, value, out, weights, logsumexp;
   bool cached = false;
 };
-void check_tensors(const AttentionShape& shape, const Mask& mask, const UntypedAttentionTensors& tensors);
+HEED_EXPORT void check_tensors(const AttentionShape& shape, const Mask& mask,
+                               const UntypedAttentionTensors& tensors);
 
 }  // namespace detail
 
@@ -138,7 +141,7 @@ void check_tensors(const AttentionShape& shape, const Mask& mask, const Attentio
 ///   plan.check(tensors);
 ///   plan.run(tensors, workspace.data(), &pool);  // as often as wanted
 template <class T>
-class AttentionPlan {
+class HEED_EXPORT AttentionPlan {
   static_assert(
       std::is_same_v<T, float> || std::is_same_v<T, double>,
       "plans run on kernels, for float and double; scaled_dot_product_attention takes other scalars");
@@ -172,7 +175,7 @@ class AttentionPlan {
   std::string to_string() const;
 
  private:
-  struct Run;  // one call of run()
+  struct HEED_NO_EXPORT Run;  // one call of run()
 
   Index num_items() const noexcept;
   bool masked() const noexcept;

@@ -21,6 +21,8 @@
 // ">", and no token that is learned can be spelled like "<bos>" or contain a "</w>" that is not the end of a
 // word.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -80,7 +82,7 @@ struct BpeEncodeOptions {
 
 /// A vocabulary with its merges. Immutable, cheap to copy (copies share their tables), and safe to use from
 /// any number of threads at once.
-class BpeTokenizer {
+class HEED_EXPORT BpeTokenizer {
  public:
   static constexpr TokenId unk_id = 0;  ///< <unk>: a character, or an end of a word, that no token covers.
   static constexpr TokenId pad_id = 1;  ///< <pad>
@@ -158,11 +160,11 @@ class BpeTokenizer {
 /// Time is O(n log n) and memory O(n), n being the characters of the distinct words, plus one reading of the
 /// corpus and the text of the vocabulary. Throws ArgumentError for options out of range, and for a vocabulary
 /// whose text would exceed 64 MiB (very long words, each merged into few tokens, make such).
-BpeTokenizer train_bpe(std::string_view corpus, const BpeTrainOptions& options,
-                       const BpeTrainCallback& on_merge = {});
+HEED_EXPORT BpeTokenizer train_bpe(std::string_view corpus, const BpeTrainOptions& options,
+                                   const BpeTrainCallback& on_merge = {});
 
 /// The same over several documents, read one after the other; no word reaches across their borders.
-BpeTokenizer train_bpe(std::span<const std::string_view> documents, const BpeTrainOptions& options,
-                       const BpeTrainCallback& on_merge = {});
+HEED_EXPORT BpeTokenizer train_bpe(std::span<const std::string_view> documents,
+                                   const BpeTrainOptions& options, const BpeTrainCallback& on_merge = {});
 
 }  // namespace heed

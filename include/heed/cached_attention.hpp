@@ -2,6 +2,8 @@
 
 // Attention of new queries against a cache of keys and values.
 
+#include "heed/config.hpp"
+
 #include <initializer_list>
 #include <type_traits>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <functional>
 #include <map>
 #include <span>
@@ -15,7 +17,7 @@ namespace heed {
 /// A token for each character of a text: unlike BPE it keeps white space, so that decode gives back the text
 /// to the byte. Characters are Unicode code points of UTF-8; what is not UTF-8 is read as U+FFFD, as by
 /// BpeTokenizer. Immutable: safe to use from any number of threads at once.
-class CharTokenizer {
+class HEED_EXPORT CharTokenizer {
  public:
   /// The characters that occur in the text, by code point.
   explicit CharTokenizer(std::string_view text);

@@ -13,6 +13,8 @@
 // whole or not at all; the other two are the same in every checkpoint of a folder, so that a process killed
 // at any moment leaves the last checkpoint or the one before it.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

@@ -2,6 +2,8 @@
 
 // The files of a checkpoint: under checkpoint.hpp, which has the functions to call.
 
+#include "heed/config.hpp"
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -13,16 +15,16 @@
 namespace heed {
 
 /// Whether the folder has a checkpoint.
-bool has_checkpoint(const std::filesystem::path& folder);
+HEED_EXPORT bool has_checkpoint(const std::filesystem::path& folder);
 
 /// The tokenizer.json of a checkpoint, as it was saved.
-std::string load_tokenizer_json(const std::filesystem::path& folder);
+HEED_EXPORT std::string load_tokenizer_json(const std::filesystem::path& folder);
 
 /// What a program wants to remember with a checkpoint: texts by name.
 using Notes = std::map<std::string, std::string>;
 
 /// The notes of a checkpoint. Throws FileError.
-Notes checkpoint_notes(const std::filesystem::path& folder);
+HEED_EXPORT Notes checkpoint_notes(const std::filesystem::path& folder);
 
 namespace detail {
 
@@ -33,13 +35,13 @@ struct CheckpointFiles {
 };
 
 /// Throws FileError, naming the file, if one is missing or not what it promises.
-CheckpointFiles read_checkpoint(const std::filesystem::path& folder);
+HEED_EXPORT CheckpointFiles read_checkpoint(const std::filesystem::path& folder);
 
 /// Makes the folder if it is not there. Throws FileError if it holds a checkpoint with another configuration
 /// or tokenizer, or cannot be written; the checkpoint that was there is then unchanged.
-void write_checkpoint(const std::filesystem::path& folder, const GptConfig& config,
-                      const std::string& tokenizer_json, const std::vector<TensorBytes>& tensors,
-                      const Notes& notes);
+HEED_EXPORT void write_checkpoint(const std::filesystem::path& folder, const GptConfig& config,
+                                  const std::string& tokenizer_json, const std::vector<TensorBytes>& tensors,
+                                  const Notes& notes);
 
 }  // namespace detail
 

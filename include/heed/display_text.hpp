@@ -24,6 +24,8 @@
 // All functions may be called from any thread at once, and throw nothing but ArgumentError for a negative
 // width and std::bad_alloc.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -43,17 +45,17 @@ enum class Align { left, right, center };
 
 /// The text with everything a terminal could misread replaced, as described above. escaped(escaped(s)) ==
 /// escaped(s).
-std::string escaped(std::string_view text, Charset charset = Charset::utf8);
+HEED_EXPORT std::string escaped(std::string_view text, Charset charset = Charset::utf8);
 
 /// The columns that escaped(text) takes in a terminal.
-Index display_width(std::string_view text);
+HEED_EXPORT Index display_width(std::string_view text);
 
 /// escaped(text), cut to at most `width` columns. A cut text ends in "…" (or "..."). No character, escape or
 /// group of a character and its combining marks is ever cut in two.
-std::string truncated(std::string_view text, Index width, Charset charset = Charset::utf8);
+HEED_EXPORT std::string truncated(std::string_view text, Index width, Charset charset = Charset::utf8);
 
 /// truncated(text, width), filled with spaces to exactly `width` columns.
-std::string padded(std::string_view text, Index width, Align align = Align::left,
-                   Charset charset = Charset::utf8);
+HEED_EXPORT std::string padded(std::string_view text, Index width, Align align = Align::left,
+                               Charset charset = Charset::utf8);
 
 }  // namespace heed

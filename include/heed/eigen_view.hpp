@@ -4,6 +4,8 @@
 // caller's translation unit alone, so caller and library may be built with different flags and different
 // versions of Eigen.
 
+#include "heed/config.hpp"
+
 #include <Eigen/Core>
 #include <type_traits>
 

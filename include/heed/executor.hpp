@@ -2,6 +2,8 @@
 
 // Threads are the caller's: Heed works on the calling thread unless it is handed an Executor.
 
+#include "heed/config.hpp"
+
 #include <memory>
 
 #include "heed/view.hpp"
@@ -9,7 +11,7 @@
 namespace heed {
 
 /// Runs tasks, on whatever threads it has. To adapt a pool of your own, derive and write run().
-class Executor {
+class HEED_EXPORT Executor {
  public:
   /// concurrency: how many tasks can be under way at once, at least 1; an engine splits its work and its
   /// workspace by it.
@@ -33,7 +35,7 @@ class Executor {
 /// several threads at once, and from inside a task: the caller of a nested run() works through its own tasks.
 /// In a child of fork(), which has none of its threads, a pool does all tasks on the calling thread; a child
 /// that was forked inside a task must not return from it.
-class ThreadPool final : public Executor {
+class HEED_EXPORT ThreadPool final : public Executor {
  public:
   /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws
   /// ArgumentError if negative.
@@ -43,7 +45,7 @@ class ThreadPool final : public Executor {
   void run(Index count, void (*task)(void* context, Index i), void* context) override;
 
  private:
-  struct State;
+  struct HEED_NO_EXPORT State;
   std::unique_ptr<State> state_;
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <optional>
 #include <string>
 #include <utility>

@@ -4,6 +4,8 @@
 // and turns std::isnan(x), x != x and x == infinity into false; a program that is built so still has to have
 // its errors found.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <cstdint>

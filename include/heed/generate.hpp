@@ -6,6 +6,8 @@
 //   const auto ids = heed::generate(model, prompt, {.max_new_tokens = 200, .sampling = {.temperature = 0.8}},
 //   random);
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <optional>

@@ -10,6 +10,8 @@
 //
 // gpt_trainer.hpp trains it, generate.hpp lets it write.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <optional>
 #include <span>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <optional>
 #include <string>
 
@@ -41,11 +43,11 @@ struct GptConfig {
 };
 
 /// Throws ShapeError or ArgumentError, naming the value, if a model cannot be made of it.
-void check_config(const GptConfig& config);
+HEED_EXPORT void check_config(const GptConfig& config);
 
 /// The configuration as JSON, and back. from_json throws FileError that says what is wrong; fields that it
 /// does not know are an error too, since they could change what a model means.
-std::string config_to_json(const GptConfig& config);
-GptConfig config_from_json(const std::string& text);
+HEED_EXPORT std::string config_to_json(const GptConfig& config);
+HEED_EXPORT GptConfig config_from_json(const std::string& text);
 
 }  // namespace heed

@@ -9,6 +9,8 @@
 //
 // docs/training.md derives the gradients; the order of the steps below is the chapter's.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <span>

@@ -2,6 +2,8 @@
 
 // The steps of GptTrainer: included by gpt_trainer.hpp, which says what they are for.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -30,6 +30,8 @@
 //
 // Memory: O(cells drawn), however large the matrix. All functions may run in any threads at once.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -93,7 +95,7 @@ struct HeatMapOptions {
 };
 
 /// The form for a terminal: colours if there are any, else blocks if it shows Unicode, else ASCII.
-HeatMapForm heat_map_form(ColorDepth depth, bool unicode);
+HEED_EXPORT HeatMapForm heat_map_form(ColorDepth depth, bool unicode);
 
 /// How a matrix of a given size is laid out: which block of it each cell of the picture stands for.
 struct HeatMapPlan {
@@ -109,13 +111,13 @@ struct HeatMapPlan {
 /// Checks sizes and options, and chooses the blocks.
 /// Throws ArgumentError for a negative size or an option out of its bounds, ShapeError if there are labels
 /// but not one for each row or column.
-HeatMapPlan plan_heat_map(Index rows, Index cols, const HeatMapOptions& options);
+HEED_EXPORT HeatMapPlan plan_heat_map(Index rows, Index cols, const HeatMapOptions& options);
 
 /// Draws cells (row-major, shown_rows x shown_cols, each already reduced). The last step of heat_map().
 /// Throws ArgumentError if the plan is not plan_heat_map(plan.rows, plan.cols, options), ShapeError if the
 /// count of cells is not the plan's.
-std::string draw_heat_map(const HeatMapPlan& plan, std::span<const double> cells,
-                          const HeatMapOptions& options);
+HEED_EXPORT std::string draw_heat_map(const HeatMapPlan& plan, std::span<const double> cells,
+                                      const HeatMapOptions& options);
 
 /// Reduces the values of one block to the value of its cell.
 class BlockReducer {
@@ -192,17 +194,17 @@ std::string heat_map(const Matrix& matrix, const HeatMapOptions& options = {}) {
 }
 
 /// Draws rows x cols numbers that lie row after row. Throws ShapeError if their count is not rows * cols.
-std::string heat_map(std::span<const double> values, Index rows, Index cols,
-                     const HeatMapOptions& options = {});
-std::string heat_map(std::span<const float> values, Index rows, Index cols,
-                     const HeatMapOptions& options = {});
+HEED_EXPORT std::string heat_map(std::span<const double> values, Index rows, Index cols,
+                                 const HeatMapOptions& options = {});
+HEED_EXPORT std::string heat_map(std::span<const float> values, Index rows, Index cols,
+                                 const HeatMapOptions& options = {});
 
 /// Draws numbers of which entry (i, j) is values[i * row_stride + j * col_stride]: a part of a larger matrix,
 /// or one stored by columns. Throws ShapeError if an entry would lie outside of values, ArgumentError for a
 /// negative stride.
-std::string heat_map(std::span<const double> values, Index rows, Index cols, Index row_stride,
-                     Index col_stride, const HeatMapOptions& options = {});
-std::string heat_map(std::span<const float> values, Index rows, Index cols, Index row_stride,
-                     Index col_stride, const HeatMapOptions& options = {});
+HEED_EXPORT std::string heat_map(std::span<const double> values, Index rows, Index cols, Index row_stride,
+                                 Index col_stride, const HeatMapOptions& options = {});
+HEED_EXPORT std::string heat_map(std::span<const float> values, Index rows, Index cols, Index row_stride,
+                                 Index col_stride, const HeatMapOptions& options = {});
 
 }  // namespace heed

@@ -6,6 +6,8 @@
 //   heed::observe_attention(q, k, v, {.mask = heed::causal()}, {&map});
 //   std::cout << map.text();
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <utility>

@@ -3,6 +3,8 @@
 // Everything, in the order in which data flows: text, tokens, vectors, attention, properties, pictures.
 
 // clang-format off
+#include "heed/config.hpp"
+
 #include "heed/version.hpp"
 #include "heed/error.hpp"
 

@@ -11,6 +11,8 @@
 // over all tokens, however they were cut into appends (with storage in 16 bits: as a full pass over the
 // rounded keys and values).
 
+#include "heed/config.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,7 +43,7 @@ struct KvCacheShape {
 /// rounded up to whole tiles of the kernel (one more in a ring), all of it taken by the constructor. Not for
 /// use by several threads at once while one of them changes it.
 template <class T>
-class KvCache {
+class HEED_EXPORT KvCache {
  public:
   /// Throws ShapeError if a size is negative or a head size below 1, ArgumentError for 16-bit storage of
   /// double.

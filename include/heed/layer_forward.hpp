@@ -3,6 +3,8 @@
 // The options of a layer of multi-head attention, and how it runs: under multi_head_attention.hpp, which has
 // the functions to call.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <string>

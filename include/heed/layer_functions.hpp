@@ -2,6 +2,8 @@
 
 // What the layer classes are made of: kernels for float and double, loops for other scalars.
 
+#include "heed/config.hpp"
+
 #include <type_traits>
 
 #include "heed/matrix_product.hpp"

@@ -9,6 +9,8 @@
 // One notion of position serves causal(), window() and alibi(): query i of a sequence stands at p(i) = i +
 // query offset, counted from the first key.
 
+#include "heed/config.hpp"
+
 #include <limits>
 #include <optional>
 #include <string>
@@ -37,7 +39,7 @@ struct MaskSizes {
 inline constexpr Index unlimited = std::numeric_limits<Index>::max();
 
 /// A matrix in the caller's memory that is part of a mask.
-struct MaskMatrix {
+struct HEED_EXPORT MaskMatrix {
   enum class Kind { bias, keep, drop };
   Kind kind = Kind::bias;
   Per per = Per::nothing;
@@ -58,9 +60,9 @@ struct MaskMatrix {
 };
 
 /// "bias", "keep_where" or "drop_where".
-const char* name_of(MaskMatrix::Kind kind) noexcept;
+HEED_EXPORT const char* name_of(MaskMatrix::Kind kind) noexcept;
 
-class Mask {
+class HEED_EXPORT Mask {
  public:
   /// Every query sees every key.
   Mask() = default;
@@ -127,42 +129,42 @@ class Mask {
   friend Mask mask_matrix(const MaskMatrix& matrix);
 };
 
-Mask operator&(const Mask& a, const Mask& b);
+HEED_EXPORT Mask operator&(const Mask& a, const Mask& b);
 
 /// Query i sees key j iff j <= p(i) (Vaswani et al. 2017, section 3.2.3). With as many queries as keys p(i)
 /// is i; else say where the queries stand, with top_left(), bottom_right() or query_offset().
-Mask causal();
+HEED_EXPORT Mask causal();
 
 /// Query i sees key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys outside
 /// cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
-Mask window(Index left, Index right);
+HEED_EXPORT Mask window(Index left, Index right);
 
 /// The first query stands at the first key: query_offset(0).
-Mask top_left();
+HEED_EXPORT Mask top_left();
 
 /// The last query stands at the last key that exists: query_offset(kv_length - query_len) for each sequence.
 /// What decoding against a cache wants.
-Mask bottom_right();
+HEED_EXPORT Mask bottom_right();
 
 /// The first query stands at key `offset`; may be negative, and beyond the last key.
-Mask query_offset(Index offset);
+HEED_EXPORT Mask query_offset(Index offset);
 
 /// The same with a number for each sequence of the batch.
-Mask query_offsets(std::vector<Index> offsets);
+HEED_EXPORT Mask query_offsets(std::vector<Index> offsets);
 
 /// Only the first lengths[b] keys of sequence b exist, the rest is padding, whatever it holds: it is never
 /// read.
-Mask kv_lengths(std::vector<Index> lengths);
+HEED_EXPORT Mask kv_lengths(std::vector<Index> lengths);
 
 /// scores -= slope[head] * |p(i) - j| (Press et al. 2022, "Train Short, Test Long"), a slope for each head.
-Mask alibi(std::vector<double> slopes);
+HEED_EXPORT Mask alibi(std::vector<double> slopes);
 
 /// The slopes of the paper: 2^(-8 h / n) for h = 1 ... n, with the paper's own rule where the number of heads
 /// n is no power of two. Throws ArgumentError unless num_heads is at least 1.
-std::vector<double> alibi_slopes(Index num_heads);
+HEED_EXPORT std::vector<double> alibi_slopes(Index num_heads);
 
 /// One matrix as a mask; bias(), keep_where() and drop_where() make it from an Eigen matrix.
-Mask mask_matrix(const MaskMatrix& matrix);
+HEED_EXPORT Mask mask_matrix(const MaskMatrix& matrix);
 
 /// scores += bias, and -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len columns,
 /// and the rows that Per says. It is looked at when attention runs, and must live until then. A matrix of 0

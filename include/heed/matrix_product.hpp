@@ -2,6 +2,8 @@
 
 // The product of the projections, y = x * w.
 
+#include "heed/config.hpp"
+
 #include <type_traits>
 
 #include "heed/eigen_view.hpp"

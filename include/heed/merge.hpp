@@ -3,6 +3,8 @@
 // Attention over keys that lie in several places: each part's result, with its logsumexp, can be merged into
 // that over all keys (Dao et al. 2022, section 3.1; Liu et al. 2023, "Ring Attention").
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <limits>
 

@@ -2,6 +2,8 @@
 
 // Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <optional>

@@ -9,6 +9,8 @@
 //
 // docs/training.md derives the gradients.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <span>

@@ -2,6 +2,8 @@
 
 // Plan once, run many times: a whole layer of multi-head attention, on views instead of Eigen matrices.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -65,14 +67,15 @@ struct LayerTensors {
 };
 
 /// The attention inside a layer.
-AttentionShape attention_shape_of(const LayerShape& shape);
+HEED_EXPORT AttentionShape attention_shape_of(const LayerShape& shape);
 
 namespace detail {
 
 struct UntypedLayerTensors {
   UntypedView x, w_q, w_k, w_v, w_o, out, weights, heads, b_q, b_k, b_v, b_o, key_input, value_input;
 };
-void check_layer_tensors(const LayerShape& shape, const Mask& mask, const UntypedLayerTensors& tensors);
+HEED_EXPORT void check_layer_tensors(const LayerShape& shape, const Mask& mask,
+                                     const UntypedLayerTensors& tensors);
 
 }  // namespace detail
 
@@ -91,7 +94,7 @@ void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerT
 /// and k and v likewise from x, or from key_input and value_input (Vaswani et al. 2017, section 3.2.2). T is
 /// float or double. The same bits as AttentionPlan promises.
 template <class T>
-class MultiHeadAttentionPlan {
+class HEED_EXPORT MultiHeadAttentionPlan {
  public:
   /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes,
   /// mask or options make no sense.

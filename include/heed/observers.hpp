@@ -6,6 +6,8 @@
 //   heed::ColumnSums<float> sums;
 //   Eigen::MatrixXf out = heed::observe_attention(q, k, v, {.mask = heed::causal()}, {&top, &sums});
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>

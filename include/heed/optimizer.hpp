@@ -8,6 +8,8 @@
 //   heed::clip_gradients(weights, 1.0);
 //   optimizer.step(weights, 1e-3);
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -29,7 +31,7 @@ struct WeightPiece {
 };
 
 template <class T>
-class WeightPieces {
+class HEED_EXPORT WeightPieces {
  public:
   explicit WeightPieces(std::span<const Parameter<T>> weights);
 
@@ -60,7 +62,7 @@ struct AdamWOptions {
 /// t counts steps, once for all weights. Memory: two numbers for each weight, taken by the constructor;
 /// step() allocates nothing. T is float or double.
 template <class T>
-class AdamW {
+class HEED_EXPORT AdamW {
  public:
   /// Throws ArgumentError for options out of range.
   explicit AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options = {});
@@ -101,7 +103,7 @@ struct SgdOptions {
 /// w = w - rate v: gradient descent, with momentum if it is given (Sutskever et al. 2013). Memory: with
 /// momentum a number for each weight.
 template <class T>
-class Sgd {
+class HEED_EXPORT Sgd {
  public:
   /// Throws ArgumentError for options out of range.
   explicit Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options = {});
@@ -123,13 +125,14 @@ class Sgd {
 /// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads;
 /// squares are taken in T, so a float above 1.8e19 makes it infinite.
 template <class T>
-double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
+HEED_EXPORT double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
 
 /// Scales all gradients so that their norm is at most most_norm, and returns the norm that they had (Pascanu
 /// et al. 2013). A norm that is not finite changes nothing. Throws ArgumentError unless most_norm is
 /// positive.
 template <class T>
-double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, Executor* executor = nullptr);
+HEED_EXPORT double clip_gradients(std::span<const Parameter<T>> weights, double most_norm,
+                                  Executor* executor = nullptr);
 
 template <class T>
 double gradient_norm(const std::vector<Parameter<T>>& weights, Executor* executor = nullptr) {
@@ -157,7 +160,7 @@ extern template double clip_gradients(std::span<const Parameter<double>>, double
 
 /// A learning rate that rises in a straight line to `peak`, which it reaches at the last of `warm_up` steps,
 /// then falls along half a cosine to `floor` at step `steps`, where it stays (Loshchilov and Hutter 2017).
-struct CosineSchedule {
+struct HEED_EXPORT CosineSchedule {
   double peak = 1e-3;
   double floor = 1e-4;
   Index warm_up = 100;

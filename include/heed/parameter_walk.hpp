@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <string>
 
 namespace heed {

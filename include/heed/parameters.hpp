@@ -12,6 +12,8 @@
 // order that never changes; a model does so for its layers, with their names in front:
 // "blocks.0.norm1.weight". The gradients of a layer are an object of the layer's own type.
 
+#include "heed/config.hpp"
+
 #include <string>
 #include <string_view>
 #include <type_traits>

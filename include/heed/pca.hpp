@@ -14,6 +14,8 @@
 // in magnitude is positive; among coefficients that are equal but for rounding, the first one. Components of
 // equal variance may come out as any basis of the space they span.
 
+#include "heed/config.hpp"
+
 #include <Eigen/Core>
 #include <cmath>
 #include <cstddef>
@@ -69,9 +71,10 @@ void require_finite(const Matrix& values) {
 // The principal directions of n centred rows of d values, column-major: r = min(n, d) unit vectors as the
 // columns of axes (d x r) and r singular values. The axis of a singular value of 0 may be 0. Pointers, not
 // matrices: a program built for wider registers aligns its Eigen matrices otherwise.
-void principal_directions(const double* centred, Index n, Index d, double* axes, double* singular_values);
-void principal_directions(const long double* centred, Index n, Index d, long double* axes,
-                          long double* singular_values);
+HEED_EXPORT void principal_directions(const double* centred, Index n, Index d, double* axes,
+                                      double* singular_values);
+HEED_EXPORT void principal_directions(const long double* centred, Index n, Index d, long double* axes,
+                                      long double* singular_values);
 
 // Makes the first of the coefficients of largest magnitude positive.
 template <class Column>

@@ -15,6 +15,8 @@
 //
 // Time and memory: O(points + cells). All functions may run in any threads at once.
 
+#include "heed/config.hpp"
+
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -58,16 +60,17 @@ struct PlotOptions {
 /// mark. All points are drawn, also where there are more than columns: a column then spans the smallest to
 /// the largest of its values. A point between two gaps is a dot. Throws ArgumentError for an option out of
 /// bounds, ShapeError for x and y of different sizes, naming both.
-std::string plot_curves(std::span<const Series> series, const PlotOptions& options = {});
-std::string plot_curves(std::initializer_list<Series> series, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_curves(std::span<const Series> series, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_curves(std::initializer_list<Series> series, const PlotOptions& options = {});
 
 /// Draws one series of values at 0, 1, 2, ...
-std::string plot_curve(std::span<const double> y, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_curve(std::span<const double> y, const PlotOptions& options = {});
 
 /// Draws points with their labels beside them. Points are placed first and labels never cover them nor each
 /// other: a label goes right of its point, else left, above or below; else it is shortened; else left out.
 /// Earlier points choose first. log_y is for curves alone: ArgumentError here.
-std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOptions& options = {});
-std::string plot_scatter(std::initializer_list<LabelledPoint> points, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_scatter(std::initializer_list<LabelledPoint> points,
+                                     const PlotOptions& options = {});
 
 }  // namespace heed

@@ -3,6 +3,8 @@
 // Properties of attention, measured on a model as it stands: each probe returns what it found, and the
 // verdict.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <concepts>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 
 #include "heed/executor.hpp"
@@ -22,7 +24,7 @@ struct ProductTerm {
 /// With one thread, fewer rows or a smaller depth never need more. cols is the sum over all terms for
 /// run_products.
 template <class T>
-std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads = 1);
+HEED_EXPORT std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index threads = 1);
 
 /// out = a * b (+ bias) for each term, for float and double, in one pass over a and with the engine's own
 /// kernel: an element's bits depend on its row of a and its column of b alone, not on how many rows or terms
@@ -32,8 +34,8 @@ std::size_t product_workspace_bytes(Index rows, Index depth, Index cols, Index t
 /// to the executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
 /// Throws nothing but the ArgumentError of isa() for an unknown HEED_ISA, as product_workspace_bytes() does.
 template <class T>
-void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms, void* workspace,
-                  Index threads = 1, Executor* executor = nullptr);
+HEED_EXPORT void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms,
+                              void* workspace, Index threads = 1, Executor* executor = nullptr);
 
 inline constexpr Index most_product_terms = 3;
 

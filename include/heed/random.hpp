@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +12,7 @@ namespace heed {
 /// CPython's random.Random: the Mersenne Twister MT19937 (Matsumoto and Nishimura 1998) with CPython's
 /// seeding by array and its 53-bit random(), so a seed gives the numbers that Python gives, on every
 /// platform. No global state; one object serves one thread at a time.
-class Random {
+class HEED_EXPORT Random {
  public:
   /// random.Random(seed) for a non-negative integer seed.
   explicit Random(std::uint64_t seed);

@@ -4,6 +4,8 @@
 // against it, benchmarks compare with it, and scalars that have no kernel (long double,
 // automatic-differentiation types) run on it.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -2,6 +2,8 @@
 
 // The reference for gradients: naive loops, any scalar. See reference.hpp.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <limits>
 

@@ -3,6 +3,8 @@
 // The layers around attention as naive loops, any scalar, forward and backward: what RowFunctions computes
 // with vectors, one obvious line after another. docs/training.md derives the gradients.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <cstdint>
 

@@ -3,6 +3,8 @@
 // The reference for scores: who sees whom, and what the scores of a row are, in the contract's order. See
 // reference.hpp.
 
+#include "heed/config.hpp"
+
 #include <cmath>
 #include <limits>
 #include <memory>

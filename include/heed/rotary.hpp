@@ -8,6 +8,8 @@
 //   Eigen::MatrixXf out = heed::scaled_dot_product_attention(q, k, v, {.mask = heed::causal(), .rotary =
 //   rotary});
 
+#include "heed/config.hpp"
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,7 +43,7 @@ struct RotaryOptions {
 };
 
 /// The angles of a model, for positions 0 ... max_positions - 1. A value: copies share their tables.
-class Rotary {
+class HEED_EXPORT Rotary {
  public:
   /// The first rotary_dim elements of each head are turned, the others stay. Throws ArgumentError unless
   /// rotary_dim is even and positive, max_positions not negative, and the options are finite and positive.
@@ -64,7 +66,7 @@ class Rotary {
   std::string to_string() const;
 
  private:
-  struct Tables;
+  struct HEED_NO_EXPORT Tables;
   std::shared_ptr<Tables> tables_;
 };
 

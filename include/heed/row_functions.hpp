@@ -3,6 +3,8 @@
 // The layers around attention on views instead of Eigen matrices, forward and backward: what the layer
 // classes (norm.hpp, feed_forward.hpp, loss.hpp, ...) and the training of gpt_trainer.hpp are made of.
 
+#include "heed/config.hpp"
+
 #include <cstdint>
 
 #include "heed/executor.hpp"
@@ -39,7 +41,7 @@ struct Dropout {
 /// rows: no bit depends on the number of threads. An output may be an input itself, but may not overlap one
 /// in another way. Threads: the caller's, or the executor's.
 template <class T>
-struct RowFunctions {
+struct HEED_EXPORT RowFunctions {
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 

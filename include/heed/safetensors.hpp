@@ -15,6 +15,8 @@
 // A file is not trusted: whatever its bytes are, the reader either accepts a file that is wholly consistent
 // or throws FileError, and never allocates more than a small multiple of the bytes that are really there.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -55,10 +57,10 @@ enum class Dtype {
 };
 
 /// The name of an element type in a file's header: "F32", "BOOL", ...
-std::string_view dtype_name(Dtype dtype) noexcept;
+HEED_EXPORT std::string_view dtype_name(Dtype dtype) noexcept;
 
 /// The size of one element in bits: 32 for F32, 6 for F6_E2M3.
-std::size_t dtype_bits(Dtype dtype) noexcept;
+HEED_EXPORT std::size_t dtype_bits(Dtype dtype) noexcept;
 
 /// The number types that tensors are converted to and from.
 template <typename T>
@@ -76,7 +78,7 @@ struct TensorInfo {
 };
 
 /// A .safetensors file in memory. Reading it from several threads at once is safe, as with any const object.
-class SafetensorsFile {
+class HEED_EXPORT SafetensorsFile {
  public:
   /// The longest header that is read, in bytes: the limit of the format's reference implementation.
   static constexpr std::size_t max_header_bytes = 100'000'000;
@@ -187,7 +189,7 @@ TensorBytes tensor_bytes(std::string name, std::vector<std::ptrdiff_t> shape,
 /// Throws ArgumentError (a name that occurs twice, is "__metadata__", holds U+0000 or is no UTF-8; a header
 /// above SafetensorsFile::max_header_bytes), ShapeError (shape and bytes that disagree) before anything is
 /// written, and FileError naming the path if writing fails; what was at `path` is then unchanged.
-void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+HEED_EXPORT void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
+                                   const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace heed

@@ -2,6 +2,8 @@
 
 // From scores to a token.
 
+#include "heed/config.hpp"
+
 #include <optional>
 #include <span>
 
@@ -22,12 +24,12 @@ struct SamplingOptions {
 
 /// Throws ArgumentError unless temperature is finite and not negative, top_k not negative, top_p in (0, 1],
 /// and vocab_size positive.
-void check_sampling(const SamplingOptions& options);
+HEED_EXPORT void check_sampling(const SamplingOptions& options);
 
 namespace detail {
 
 /// Throws ShapeError if the tokenizer has more tokens than there are logits.
-void require_logits_for(const SamplingOptions& options, Index num_logits);
+HEED_EXPORT void require_logits_for(const SamplingOptions& options, Index num_logits);
 
 }  // namespace detail
 
@@ -38,7 +40,7 @@ void require_logits_for(const SamplingOptions& options, Index num_logits);
 /// tokens from vocab_size on are not looked at. Throws as check_sampling, ShapeError for no logits or fewer
 /// than vocab_size, ArgumentError for one that is NaN, or if none is finite. T is float or double.
 template <class T>
-TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
+HEED_EXPORT TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
 
 extern template TokenId sample_token(std::span<const float>, const SamplingOptions&, Random&);
 extern template TokenId sample_token(std::span<const double>, const SamplingOptions&, Random&);

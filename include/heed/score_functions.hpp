@@ -2,6 +2,8 @@
 
 // A caller's own functions inside the attention kernel, tile by tile: what score_functor.hpp hands down.
 
+#include "heed/config.hpp"
+
 #include "heed/view.hpp"
 
 namespace heed {

@@ -11,6 +11,8 @@
 //
 // query and key are positions: query i of a sequence stands at p(i) = i + query offset, as for all masks.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <concepts>

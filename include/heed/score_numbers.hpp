@@ -2,6 +2,8 @@
 
 // The options of scores as numbers of the scalar that a plan works in.
 
+#include "heed/config.hpp"
+
 #include <optional>
 #include <vector>
 
@@ -16,7 +18,7 @@ struct ScoreOptions;
 namespace detail {
 
 template <class T>
-struct ScoreNumbers {
+struct HEED_EXPORT ScoreNumbers {
   T scale;
   T softcap;
   std::vector<T> sinks;

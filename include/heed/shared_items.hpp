@@ -2,6 +2,8 @@
 
 // How the threads of a run share its items of work.
 
+#include "heed/config.hpp"
+
 #include <algorithm>
 #include <atomic>
 

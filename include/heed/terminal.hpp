@@ -3,6 +3,8 @@
 // What the terminal behind a stream can do, and whether to send it colour. Heed prints nothing itself: these
 // functions only look, and a program decides with their answer what to ask for.
 
+#include "heed/config.hpp"
+
 #include <string>
 
 #include "heed/display_text.hpp"
@@ -32,11 +34,11 @@ struct Terminal {
 
 /// Looks at a file descriptor (1 is standard output) and the environment.
 /// Reads environment variables: not to be called while another thread sets them.
-Terminal query_terminal(int file_descriptor = 1);
+HEED_EXPORT Terminal query_terminal(int file_descriptor = 1);
 
 /// The colours to write. `always` and `never` win over everything; `automatic` writes colour to an
 /// interactive terminal whose TERM is set and not "dumb", unless NO_COLOR is set. True colour needs COLORTERM
 /// to be "truecolor" or "24bit".
-ColorDepth color_depth(ColorMode mode, const Terminal& terminal);
+HEED_EXPORT ColorDepth color_depth(ColorMode mode, const Terminal& terminal);
 
 }  // namespace heed

@@ -3,6 +3,8 @@
 // What a language model learns from: windows over a stream of tokens, each with the same window one token
 // later.
 
+#include "heed/config.hpp"
+
 #include <span>
 #include <vector>
 
@@ -15,7 +17,7 @@ namespace heed {
 namespace detail {
 
 /// Throws ShapeError unless both are at least 1 and batch_size * seq_len tokens could be in a memory.
-void require_batch(Index batch_size, Index seq_len);
+HEED_EXPORT void require_batch(Index batch_size, Index seq_len);
 
 }  // namespace detail
 
@@ -27,7 +29,7 @@ struct TokenBatch {
 };
 
 /// All windows of seq_len tokens that have a token after them: tokens - seq_len of them.
-class TokenWindows {
+class HEED_EXPORT TokenWindows {
  public:
   /// Throws ShapeError unless there are more tokens than seq_len, which is at least 1.
   TokenWindows(std::vector<TokenId> tokens, Index seq_len);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/config.hpp"
+
 #define HEED_VERSION_MAJOR 0
 #define HEED_VERSION_MINOR 1
 #define HEED_VERSION_PATCH 0
@@ -7,6 +9,6 @@
 namespace heed {
 
 /// The version of the compiled library, "0.1.0": compare it with the HEED_VERSION_* macros of the headers.
-const char* version() noexcept;
+HEED_EXPORT const char* version() noexcept;
 
 }  // namespace heed

@@ -3,6 +3,8 @@
 // A matrix in somebody's memory, in any storage order and with any strides: what crosses the border between
 // the Eigen-facing headers and the compiled engine.
 
+#include "heed/config.hpp"
+
 #include <cstddef>
 #include <string>
 
@@ -63,7 +65,7 @@ std::string size_of(const MatrixView<T>& view) {
 
 /// True if an element of `a` and an element of `b` may share memory. Exact for views of one matrix (equal
 /// strides, as column blocks have); for others the whole ranges of addresses are compared.
-bool overlap(const UntypedView& a, const UntypedView& b) noexcept;
+HEED_EXPORT bool overlap(const UntypedView& a, const UntypedView& b) noexcept;
 
 template <class A, class B>
 bool overlap(const MatrixView<A>& a, const MatrixView<B>& b) noexcept {

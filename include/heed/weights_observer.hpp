@@ -4,6 +4,8 @@
 // tile, in a second pass that computes them from the rows' logsumexp (as Dao et al. 2022 do for gradients).
 // out is the same to the bit whether anyone observes or not.
 
+#include "heed/config.hpp"
+
 #include "heed/view.hpp"
 
 namespace heed {
