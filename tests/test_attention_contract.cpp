@@ -297,22 +297,23 @@ TEST_CASE("weights and logsumexp are checked like out") {
   good.out = mutable_view(out);
   good.weights = mutable_view(weights);
   good.logsumexp = mutable_view(logsumexp);
-  CHECK(message_of<Error>([&] { plan.check(good); }) == "nothing");
+  CHECK(message_of<Error>([&] { plan.check_tensors(good); }) == "nothing");
   const auto shape_message = [&](auto change) {
     auto tensors = good;
     change(tensors);
-    return message_of<ShapeError>([&] { plan.check(tensors); });
+    return message_of<ShapeError>([&] { plan.check_tensors(tensors); });
   };
   CHECK(contains(shape_message([](auto& t) { t.weights.rows = 23; }), "weights is 23 x 5"));
   CHECK(contains(shape_message([](auto& t) { t.weights.cols = 0; }), "weights is 24 x 0"));
   CHECK(contains(shape_message([](auto& t) { t.logsumexp.cols = 2; }), "logsumexp is 8 x 2"));
   auto missing = good;
   missing.key.data = nullptr;
-  CHECK(contains(message_of<ArgumentError>([&] { plan.check(missing); }), "key (10 x 18) has no memory"));
+  CHECK(contains(message_of<ArgumentError>([&] { plan.check_tensors(missing); }),
+                 "key (10 x 18) has no memory"));
   const auto overlap_message = [&](auto change) {
     auto tensors = good;
     change(tensors);
-    return message_of<ArgumentError>([&] { plan.check(tensors); });
+    return message_of<ArgumentError>([&] { plan.check_tensors(tensors); });
   };
   auto* const query = const_cast<double*>(in.query.data());
   auto* const key = const_cast<double*>(in.key.data());
@@ -407,7 +408,7 @@ TEST_CASE("a run writes no byte outside its workspace and its results") {
     tensors.value = view(in.value);
     auto map = out.map();
     tensors.out = mutable_view(map);
-    plan.check(tensors);
+    plan.check_tensors(tensors);
     plan.run(tensors, guarded + 64);
     // Exact: the last cache line of the workspace is used.
     CHECK(

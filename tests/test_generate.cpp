@@ -250,14 +250,14 @@ TEMPLATE_TEST_CASE("a text read piece by piece has the bits of one read at once"
     const Matrix<TestType> scores = model.forward(ids);
     for (const Index piece : {Index{1}, Index{2}, Index{3}, config.context}) {
       GptDecoder<TestType> decoder(model, std::nullopt, piece == 2 ? &pool : nullptr);
-      CHECK(decoder.length() == 0);
+      CHECK(decoder.num_tokens() == 0);
       for (Index at = 0; at < config.context; at += piece) {
         const Index count = std::min(piece, config.context - at);
         const auto read = std::span<const TokenId>(ids).subspan(static_cast<std::size_t>(at),
                                                                 static_cast<std::size_t>(count));
         REQUIRE(same_bits(decoder.read(read), scores.row(at + count - 1)));
         REQUIRE(same_bits(decoder.logits(), scores.row(at + count - 1)));
-        REQUIRE(decoder.length() == at + count);
+        REQUIRE(decoder.num_tokens() == at + count);
       }
     }
   }
@@ -279,7 +279,7 @@ TEMPLATE_TEST_CASE("a text longer than the context goes on from its last tokens"
           window.push_back(id);
           if (std::ssize(window) > context) window.erase(window.begin(), window.end() - kept);
           REQUIRE(same_bits(decoder.read(std::span(&id, 1)), last_scores(model, window)));
-          REQUIRE(decoder.length() == std::ssize(window));
+          REQUIRE(decoder.num_tokens() == std::ssize(window));
         }
       }
     }
@@ -309,7 +309,7 @@ TEST_CASE("of a piece longer than the context the end is read, of another all of
   CHECK(same_bits(decoder.read(all.subspan(40, 2)), expected(42, 4)));  // full: keep tokens, the 2 included
   CHECK(same_bits(decoder.read(all.subspan(42, 9)), expected(51, 13)));
   CHECK(same_bits(decoder.read(all.subspan(51, 6)), expected(57, 6)));  // full: the 6, which are more
-  CHECK(decoder.length() == 6);
+  CHECK(decoder.num_tokens() == 6);
 }
 
 TEST_CASE("a decoder that has forgotten its last tokens is one that never read them") {
@@ -324,12 +324,12 @@ TEST_CASE("a decoder that has forgotten its last tokens is one that never read t
       decoder.read(first);
       const Matrix<float> scores = decoder.logits();
       decoder.truncate(kept);
-      CHECK(decoder.length() == kept);
+      CHECK(decoder.num_tokens() == kept);
       CHECK(same_bits(decoder.logits(), scores));
       if (kept > 0) other.read(std::span<const TokenId>(first).first(static_cast<std::size_t>(kept)));
       for (const TokenId& id : second)
         REQUIRE(same_bits(decoder.read(std::span(&id, 1)), other.read(std::span(&id, 1))));
-      for (const Index wrong : {Index{-1}, decoder.length() + 1}) {
+      for (const Index wrong : {Index{-1}, decoder.num_tokens() + 1}) {
         CHECK(contains(message_of<RangeError>([&] { decoder.truncate(wrong); }),
                        "first " + std::to_string(wrong) + " tokens"));
       }
@@ -348,7 +348,7 @@ TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it wa
     CHECK(contains(message_of<RangeError>([&] { decoder.read(bad); }),
                    "id " + std::to_string(wrong) + " at position 1"));
   }
-  CHECK(decoder.length() == 3);
+  CHECK(decoder.num_tokens() == 3);
   CHECK(same_bits(decoder.logits(), last_scores(model, ids)));
   // Beyond the context as well, where what was read before is looked at again.
   GptDecoder<float> other(model, 16);

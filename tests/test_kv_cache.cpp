@@ -79,7 +79,7 @@ TEMPLATE_TEST_CASE("a prompt, chunks and single tokens against a cache have the 
         KvCache<TestType> cache(cache_shape(s));
         CAPTURE(s.kv_len, options.softcap, pieces);
         REQUIRE(same_bits(full, in_pieces(cache, in, pieces, options)));
-        REQUIRE(cache.length() == s.kv_len);
+        REQUIRE(cache.kv_len() == s.kv_len);
       }
     }
   }
@@ -181,7 +181,7 @@ TEMPLATE_TEST_CASE("sequences of unequal lengths in a cache have the bits that e
     value.middleRows(b * more, more) = rows(in.value, b, length, more);
   }
   cache.append(key, value);
-  CHECK(cache.length(2) == 293);
+  CHECK(cache.kv_len(2) == 293);
   AttentionOptions options = heads_of(s);
   const auto together = scaled_dot_product_attention(query, cache, options);
   AttentionOptions one = heads_of(s);
@@ -222,19 +222,19 @@ TEMPLATE_TEST_CASE("truncated and cleared tokens leave no trace, whatever they h
     cache.append(in.key.topRows(kept), in.value.topRows(kept));
     cache.append(garbage.key.bottomRows(300 - kept), garbage.value.bottomRows(300 - kept));
     cache.truncate(0, kept);
-    CHECK(cache.length() == kept);
+    CHECK(cache.kv_len() == kept);
     CHECK(same_bits(expected.middleRows(kept, 1), step(cache, in, kept, 1, options)));
     cache.truncate(0, kept);
     CHECK(same_bits(expected.bottomRows(300 - kept), step(cache, in, kept, 300 - kept, options)));
     cache.clear();
-    CHECK(cache.length() == 0);
+    CHECK(cache.kv_len() == 0);
     CHECK(same_bits(expected, in_pieces(cache, in, {33}, options)));
   }
   CHECK(message_of<RangeError>([&] { fresh.truncate(0, 301); }) ==
         "sequence 0 has 300 tokens, it cannot be truncated to 301");
   CHECK(contains(message_of<RangeError>([&] { fresh.truncate(0, -1); }), "truncated to -1"));
   CHECK(contains(message_of<RangeError>([&] { fresh.truncate(1, 0); }), "sequence 1 is wanted"));
-  CHECK(fresh.length() == 300);
+  CHECK(fresh.kv_len() == 300);
 }
 
 TEMPLATE_TEST_CASE("a fork has the same tokens and then goes its own way", "", float, double) {
@@ -275,7 +275,7 @@ TEMPLATE_TEST_CASE("a copied sequence is the other one, and the rest of the batc
   for (const auto& [from, to] : {std::pair<Index, Index>{0, 2}, {2, 2}, {1, 0}}) {
     KvCache<TestType> beams = cache.fork();
     beams.copy_sequence(from, to);
-    CHECK(beams.length(to) == cache.length(from));
+    CHECK(beams.kv_len(to) == cache.kv_len(from));
     const auto after = scaled_dot_product_attention(query, beams, heads_of(s));
     for (Index b = 0; b < 3; ++b) CHECK(same_bits(after.row(b), before.row(b == to ? from : b)));
     // The copy goes its own way.
@@ -309,7 +309,7 @@ TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass"
       KvCache<TestType> cache(ring);
       CAPTURE(capacity, count);
       REQUIRE(same_bits(full, in_pieces(cache, in, {count}, options)));
-      REQUIRE(cache.length() == 1400);
+      REQUIRE(cache.kv_len() == 1400);
       // A fork of a ring, and a ring that is given everything at once.
       KvCache<TestType> at_once(ring);
       at_once.append(in.key, in.value);
@@ -382,7 +382,7 @@ TEMPLATE_TEST_CASE("a ring can be truncated as far as its tokens are there, and 
         const auto out = scaled_dot_product_attention(in.query.row(now - 1), cache, options);
         REQUIRE(same_bits(full.row(now - 1), out));
         if (message_of<RangeError>([&] { cache.truncate(0, now - 1); }) != "nothing") break;
-        REQUIRE(cache.length() == now - 1);
+        REQUIRE(cache.kv_len() == now - 1);
       }
       if (length <= capacity) CHECK(now == 1);
       // And again forward.
@@ -519,7 +519,7 @@ TEST_CASE("what does not fit a cache is an error that names the sizes, before an
   CHECK(contains(message_of<ShapeError>([&] { cache.append(key, value, Rotary(8, 1)); }),
                  "positions 0 to 0, a key of sequence 0 would stand at 1"));
   CHECK(contains(message_of<RangeError>([&] { cache.append_to(2, key, value); }), "sequence 2 is wanted"));
-  CHECK(contains(message_of<RangeError>([&] { (void)cache.length(-1); }), "the cache has 2 sequences"));
+  CHECK(contains(message_of<RangeError>([&] { (void)cache.kv_len(-1); }), "the cache has 2 sequences"));
   CHECK(cache.lengths() == std::vector<Index>{0, 0});
 
   const Matrix<float> query = Matrix<float>::Zero(4, 48);

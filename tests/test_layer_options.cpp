@@ -192,7 +192,7 @@ TEST_CASE("a step that cannot be taken leaves the cache as it was") {
   wrong.score.rotary = Rotary(8, 3);
   CHECK(contains(message_of<ShapeError>([&] { (void)layer.step(x.topRows(1), cache, wrong); }),
                  "rotary has angles for the positions 0 to 2"));
-  CHECK(cache.length() == 3);
+  CHECK(cache.kv_len() == 3);
   const Matrix<double> full = layer.forward(x.topRows(4), options);
   CHECK(same_bits(full.bottomRows(1), layer.step(x.row(3), cache, options)));
 }

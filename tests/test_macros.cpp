@@ -1,6 +1,6 @@
-// Macros that other people's headers define, before every header of Heed: min and max of windows.h, check and require of macOS's
-// AssertMacros.h, length of Rinternals.h. The headers of std:: and Eigen, which have their own ways, come before them.
-// All of Heed's headers come from a list that CMake writes.
+// Macros that other people's headers define, before every header of Heed: min and max of windows.h, check and
+// require of macOS's AssertMacros.h, length of Rinternals.h. The headers of std:: and Eigen, which have their
+// own ways, come before them. All of Heed's headers come from a list that CMake writes.
 
 #include "std_headers.inc"  // every header outside of Heed that Heed's headers include
 
@@ -137,8 +137,6 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define BIT(n) (1 << (n))
 #define ALIGN(x, a) (((x) + (a)-1) / (a) * (a))
-#define swap(a, b) assertion_of_another_header(a, b)
-#define clamp(x, low, high) assertion_of_another_header(x, low, high)
 #define unix 1
 #define linux 1
 #define ASSERT(x) assertion_of_another_header(x)
@@ -155,7 +153,6 @@
 #define EPSILON 1e-9
 #define INFINITE 0xFFFFFFFF
 #define N 100
-#define M 200
 #define TABLE "table"
 #define PAGE_SIZE 4096
 

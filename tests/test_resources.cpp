@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("a run of attention needs no memory, whatever the batch, the 
                 tensors.num_observers = std::ssize(observers);
                 for (WeightsObserver<T>* observer : observers) observer->prepare(shape);
               }
-              plan.check(tensors);
+              plan.check_tensors(tensors);
               check_needs_no_memory([&] { plan.run(tensors, workspace.data(), executor); },
                                     [&] { return out; }, executor == nullptr);
             }
@@ -218,7 +218,7 @@ TEMPLATE_TEST_CASE("a backward run needs no memory, whatever the batch and the o
         for (const Index tasks : {threads, threads == 1 ? 1 : Index{7}}) {
           const AttentionBackwardPlan<T> plan(s, own.mask, own.score, tasks);
           const Workspace workspace(plan.workspace_bytes());
-          plan.check(tensors);
+          plan.check_tensors(tensors);
           CAPTURE(all_options, tasks, s.query_len, s.kv_len);
           check_needs_no_memory([&] { plan.run(tensors, workspace.data(), executor); },
                                 [&] { return room.grads.key; }, executor == nullptr);
@@ -315,7 +315,7 @@ TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch 
         for (const bool looked_at : {false, true}) {
           if (looked_at) tensors.weights = mutable_view(weights);
           if (looked_at) tensors.heads = mutable_view(heads);
-          plan.check(tensors);
+          plan.check_tensors(tensors);
           CAPTURE(all_options, looked_at, plan.to_string());
           check_needs_no_memory([&] { plan.run(tensors, workspace.data(), executor); }, [&] { return out; },
                                 executor == nullptr);
@@ -360,7 +360,7 @@ TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives
               bytes + Workspace::alignment);  // NaN wherever it is read before it is written
   const LayerTensors<TestType> tensors{
       view(x), view(layer.w_q), view(layer.w_k), view(layer.w_v), view(layer.w_o), mutable_view(out), {}, {}};
-  plan.check(tensors);
+  plan.check_tensors(tensors);
   const Counted run = count([&] { plan.run(tensors, workspace.data()); });
   CHECK(run.allocations == 0);
   CHECK(run.locks == 0);
@@ -371,11 +371,11 @@ TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives
 
   auto wrong = tensors;
   wrong.w_k.cols = 23;
-  CHECK(contains(message_of<ShapeError>([&] { plan.check(wrong); }), "w_k is 24 x 23"));
+  CHECK(contains(message_of<ShapeError>([&] { plan.check_tensors(wrong); }), "w_k is 24 x 23"));
   wrong = tensors;
   wrong.out.data = const_cast<TestType*>(x.data());
-  CHECK(
-      contains(message_of<ArgumentError>([&] { plan.check(wrong); }), "out (80 x 24) overlaps x (80 x 24)"));
+  CHECK(contains(message_of<ArgumentError>([&] { plan.check_tensors(wrong); }),
+                 "out (80 x 24) overlaps x (80 x 24)"));
 }
 
 TEMPLATE_TEST_CASE("training allocates nothing once the trainer is made", "", float, double) {

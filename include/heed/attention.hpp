@@ -107,7 +107,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
   if constexpr (has_kernels<Scalar>) {
     const AttentionPlan<Scalar> plan(shape, options.mask, score_options(options),
                                      threads_of(options.executor), functions);
-    plan.check(tensors);
+    plan.check_tensors(tensors);
     CallWorkspace workspace(plan.workspace_bytes());
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     plan.run(tensors, workspace.data(), options.executor);

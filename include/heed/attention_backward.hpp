@@ -85,7 +85,7 @@ void run_backward(const AttentionShape& shape, const AttentionOptions& options,
   const ScoreOptions scores = score_options(options);
   if constexpr (has_kernels<Scalar>) {
     const AttentionBackwardPlan<Scalar> plan(shape, options.mask, scores, threads_of(options.executor));
-    plan.check(tensors);
+    plan.check_tensors(tensors);
     const Workspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {

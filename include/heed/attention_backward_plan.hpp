@@ -82,7 +82,7 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
 ///   const AttentionBackwardPlan<float> plan(shape, causal(), {}, pool.concurrency());
 ///   Workspace workspace(plan.workspace_bytes());
 ///   AttentionBackwardTensors<float> tensors;  // query, key, value, out, logsumexp, grad_out; grad_query,
-///   ... plan.check(tensors); plan.run(tensors, workspace.data(), &pool);
+///   ... plan.check_tensors(tensors); plan.run(tensors, workspace.data(), &pool);
 template <class T>
 class HEED_EXPORT AttentionBackwardPlan {
   static_assert(
@@ -105,7 +105,7 @@ class HEED_EXPORT AttentionBackwardPlan {
   std::size_t workspace_bytes() const noexcept;
 
   /// Throws as check_backward_tensors does.
-  void check(const AttentionBackwardTensors<T>& tensors) const {
+  void check_tensors(const AttentionBackwardTensors<T>& tensors) const {
     check_backward_tensors(shape_, mask_, options_, tensors);
   }
 

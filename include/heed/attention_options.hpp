@@ -54,7 +54,7 @@ inline Index per_sequence(Index rows, Index batch_size, const char* name) {
 
 inline Index longest(const std::vector<Index>& starts) {
   Index most = 0;
-  for (std::size_t b = 1; b < starts.size(); ++b) most = std::max(most, starts[b] - starts[b - 1]);
+  for (std::size_t b = 1; b < starts.size(); ++b) most = (std::max)(most, starts[b] - starts[b - 1]);
   return most;
 }
 

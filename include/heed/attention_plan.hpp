@@ -138,7 +138,7 @@ void check_tensors(const AttentionShape& shape, const Mask& mask, const Attentio
 ///   Workspace workspace(plan.workspace_bytes());
 ///   AttentionTensors<float> tensors;
 ///   tensors.query = view(query);  // and key, value; tensors.out = mutable_view(out)
-///   plan.check(tensors);
+///   plan.check_tensors(tensors);
 ///   plan.run(tensors, workspace.data(), &pool);  // as often as wanted
 template <class T>
 class HEED_EXPORT AttentionPlan {
@@ -162,12 +162,14 @@ class HEED_EXPORT AttentionPlan {
   std::size_t workspace_bytes() const noexcept { return static_cast<std::size_t>(threads_) * thread_bytes_; }
 
   /// Throws as check_tensors does.
-  void check(const AttentionTensors<T>& tensors) const { check_tensors(shape_, mask_, tensors); }
+  void check_tensors(const AttentionTensors<T>& tensors) const {
+    heed::check_tensors(shape_, mask_, tensors);
+  }
 
-  /// Runs on the calling thread, or on the executor's. The tensors are as check() wants them; workspace has
-  /// workspace_bytes() bytes, aligned to Workspace::alignment, and serves one run at a time. Allocates
-  /// nothing and locks nothing itself. A const plan may run on several threads at once, each with its own
-  /// workspace.
+  /// Runs on the calling thread, or on the executor's. The tensors are as check_tensors() wants them;
+  /// workspace has workspace_bytes() bytes, aligned to Workspace::alignment, and serves one run at a time.
+  /// Allocates nothing and locks nothing itself. A const plan may run on several threads at once, each with
+  /// its own workspace.
   void run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 
   /// Instruction set, tiles, blocks, threads and bytes of the workspace, each with the reason why: lines for

@@ -40,7 +40,7 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
   /// in the table.
   template <std::integral Id>
   Matrix<Scalar> forward(std::span<const Id> ids) const {
-    check(ids);
+    check_ids(ids);
     Matrix<Scalar> rows(static_cast<Index>(ids.size()), table.cols());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       rows.row(static_cast<Index>(i)) = table.row(static_cast<Index>(ids[i]));
@@ -62,7 +62,7 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
 
   /// Throws RangeError, naming the id and its place, if one is not in the table.
   template <std::integral Id>
-  void check(std::span<const Id> ids) const {
+  void check_ids(std::span<const Id> ids) const {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (std::cmp_less(ids[i], 0) || std::cmp_greater_equal(ids[i], table.rows())) {
         throw_range_error("id " + std::to_string(ids[i]) + " at position " + std::to_string(i) +
@@ -77,7 +77,7 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
   template <std::integral Id, class G>
   void backward(std::span<const Id> ids, const Eigen::DenseBase<G>& grad_out,
                 TokenEmbedding& gradients) const {
-    check(ids);
+    check_ids(ids);
     if (grad_out.rows() != static_cast<Index>(ids.size()) || grad_out.cols() != table.cols() ||
         gradients.table.rows() != table.rows() || gradients.table.cols() != table.cols()) {
       throw_shape_error("grad_out is " + size_of(view(grad_out)) + ", gradients.table is " +

@@ -52,13 +52,13 @@ class GptDecoder {
   const Matrix<Scalar>& read(std::span<const TokenId> ids) {
     if (ids.empty()) throw_argument_error("there are no tokens to read: give at least one");
     model_.check_weights();
-    model_.tokens.check(ids);
+    model_.tokens.check_ids(ids);
     const Index new_tokens = static_cast<Index>(ids.size());
     seen_.insert(seen_.end(), ids.begin(), ids.end());
     Index unread = new_tokens;
-    if (length() + new_tokens > context()) {
+    if (num_tokens() + new_tokens > context()) {
       for (KvCache<Scalar>& cache : caches_) cache.clear();
-      unread = std::min(std::max(keep_, std::min(new_tokens, context())), std::ssize(seen_));
+      unread = (std::min)((std::max)(keep_, (std::min)(new_tokens, context())), std::ssize(seen_));
     }
     // No token further back will be looked at again.
     if (std::ssize(seen_) > context()) seen_.erase(seen_.begin(), seen_.end() - context());
@@ -67,13 +67,13 @@ class GptDecoder {
   }
 
   /// Forgets all but the first `length` tokens in the cache, to go on in another way from there. Throws
-  /// RangeError unless 0 <= length <= length(). logits() stay those of the last read().
+  /// RangeError unless 0 <= length <= num_tokens(). logits() stay those of the last read().
   void truncate(Index length) {
-    if (length < 0 || length > this->length()) {
+    if (length < 0 || length > this->num_tokens()) {
       throw_range_error("the first " + std::to_string(length) + " tokens are to be kept, there are " +
-                        std::to_string(this->length()));
+                        std::to_string(this->num_tokens()));
     }
-    seen_.resize(seen_.size() - static_cast<std::size_t>(this->length() - length));
+    seen_.resize(seen_.size() - static_cast<std::size_t>(this->num_tokens() - length));
     for (KvCache<Scalar>& cache : caches_) cache.truncate(0, length);
   }
 
@@ -81,13 +81,13 @@ class GptDecoder {
   const Matrix<Scalar>& logits() const noexcept { return logits_; }
 
   /// Tokens in the cache.
-  Index length() const { return caches_.front().length(); }
+  Index num_tokens() const { return caches_.front().kv_len(); }
 
  private:
   Index context() const { return model_.config().context; }
 
   void pass(std::span<const TokenId> ids) {
-    Matrix<Scalar> stream = model_.embed(ids, 1, length());
+    Matrix<Scalar> stream = model_.embed(ids, 1, num_tokens());
     const LayerOptions options = model_.attention_options(1, executor_);
     for (std::size_t l = 0; l < model_.blocks.size(); ++l) {
       const GptBlock<Scalar>& block = model_.blocks[l];

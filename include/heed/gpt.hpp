@@ -102,29 +102,29 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
     const Index d = c.d_model;
     const Index kv = d / c.num_heads * c.kv_heads();
     const bool learned = c.positions == PositionKind::learned;
-    const auto require = [](const auto& matrix, const char* name, Index rows, Index cols) {
+    const auto require_shape = [](const auto& matrix, const char* name, Index rows, Index cols) {
       detail::require_matrix(view(matrix), name, rows, cols, "the configuration");
     };
-    require(tokens.table, "tokens.table", c.vocab_size, d);
-    require(positions, "positions", learned ? c.context : 0, learned ? d : 0);
-    require(output, "output", c.tied ? 0 : d, c.tied ? 0 : c.vocab_size);
-    require(final_norm.weight, "final_norm.weight", 1, d);
+    require_shape(tokens.table, "tokens.table", c.vocab_size, d);
+    require_shape(positions, "positions", learned ? c.context : 0, learned ? d : 0);
+    require_shape(output, "output", c.tied ? 0 : d, c.tied ? 0 : c.vocab_size);
+    require_shape(final_norm.weight, "final_norm.weight", 1, d);
     if (std::ssize(blocks) != c.num_layers) {
       throw_shape_error("the model has " + std::to_string(blocks.size()) +
                         " blocks, its configuration says " + std::to_string(c.num_layers));
     }
     for (const GptBlock<Scalar>& block : blocks) {
-      require(block.norm1.weight, "norm1.weight", 1, d);
-      require(block.attention.w_q, "attention.w_q", d, d);
-      require(block.attention.w_k, "attention.w_k", d, kv);
-      require(block.attention.w_v, "attention.w_v", d, kv);
-      require(block.attention.w_o, "attention.w_o", d, d);
-      require(block.norm2.weight, "norm2.weight", 1, d);
-      require(block.feed_forward.up.w, "feed_forward.up.w", d, c.ff_size());
-      require(block.feed_forward.down.w, "feed_forward.down.w", c.ff_size(), d);
+      require_shape(block.norm1.weight, "norm1.weight", 1, d);
+      require_shape(block.attention.w_q, "attention.w_q", d, d);
+      require_shape(block.attention.w_k, "attention.w_k", d, kv);
+      require_shape(block.attention.w_v, "attention.w_v", d, kv);
+      require_shape(block.attention.w_o, "attention.w_o", d, d);
+      require_shape(block.norm2.weight, "norm2.weight", 1, d);
+      require_shape(block.feed_forward.up.w, "feed_forward.up.w", d, c.ff_size());
+      require_shape(block.feed_forward.down.w, "feed_forward.down.w", c.ff_size(), d);
       if (block.feed_forward.gate.has_value() != c.gated)
         throw_shape_error("a block has a gate where the configuration has none, or none where it has one");
-      if (c.gated) require(block.feed_forward.gate->w, "feed_forward.gate.w", d, c.ff_size());
+      if (c.gated) require_shape(block.feed_forward.gate->w, "feed_forward.gate.w", d, c.ff_size());
     }
   }
 

@@ -129,7 +129,7 @@ class GptTrainer {
     ConstView grad_rows = {};  // of the rows that were picked from a table
   };
 
-  void check(std::span<const TokenId> inputs, std::span<const TokenId> targets) const;
+  void check_batch(std::span<const TokenId> inputs, std::span<const TokenId> targets) const;
   void look_up_weights();
   void require_windows(const TokenBatch& batch) const;
   void make_records();

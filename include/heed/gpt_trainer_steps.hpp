@@ -77,9 +77,9 @@ GptTrainer<Scalar>::GptTrainer(Gpt<Scalar>& model, const GptTrainerOptions& opti
 /// A workspace serves one operation after another: the largest decides.
 template <class Scalar>
 std::size_t GptTrainer<Scalar>::workspace_bytes() const {
-  std::size_t most = std::max(attention_.workspace_bytes(), attention_backward_.workspace_bytes());
+  std::size_t most = (std::max)(attention_.workspace_bytes(), attention_backward_.workspace_bytes());
   const auto need = [&](Index rows, Index depth, Index cols, Index threads) {
-    most = std::max(most, product_workspace_bytes<Scalar>(rows, depth, cols, threads));
+    most = (std::max)(most, product_workspace_bytes<Scalar>(rows, depth, cols, threads));
   };
   const Index d = config().d_model;
   const Index kv = d / config().num_heads * config().kv_heads();
@@ -133,7 +133,7 @@ void GptTrainer<Scalar>::add_product(const Matrix<Scalar>& input, const Matrix<S
   // Cut by the sizes alone, since the order in which squares are summed up follows the cuts.
   constexpr Index most_cols = 256;
   for (Index col = 0; col < grad_w.cols(); col += most_cols) {
-    const Index cols = std::min(most_cols, grad_w.cols() - col);
+    const Index cols = (std::min)(most_cols, grad_w.cols() - col);
     WeightTask task{WeightTask::Kind::product,
                     view(input),
                     view(grad_out).block(0, col, grad_out.rows(), cols),
@@ -186,7 +186,8 @@ void GptTrainer<Scalar>::make_weight_tasks() {
 }
 
 template <class Scalar>
-void GptTrainer<Scalar>::check(std::span<const TokenId> inputs, std::span<const TokenId> targets) const {
+void GptTrainer<Scalar>::check_batch(std::span<const TokenId> inputs,
+                                     std::span<const TokenId> targets) const {
   const std::size_t rows = losses_.size();
   if (inputs.size() != rows || targets.size() != rows) {
     throw_shape_error("there are " + std::to_string(inputs.size()) + " inputs and " +
@@ -194,7 +195,7 @@ void GptTrainer<Scalar>::check(std::span<const TokenId> inputs, std::span<const 
                       " sequences of " + std::to_string(seq_len_) + " need " + std::to_string(rows) +
                       " of each");
   }
-  model_.tokens.check(inputs);
+  model_.tokens.check_ids(inputs);
 }
 
 /// A matrix that was given other memory, as by assigning a model, is looked up again; none may have got
@@ -290,8 +291,8 @@ Index GptTrainer<Scalar>::num_shards() const {
   if (!sequences_shared_) return 1;
   constexpr Index shard_rows = 384;
   const Index rows = options_.batch_size * seq_len_;
-  const Index rounds = std::max<Index>(1, (rows + shard_rows * threads_ / 2) / (shard_rows * threads_));
-  return std::min(options_.batch_size, rounds * threads_);
+  const Index rounds = (std::max<Index>)(1, (rows + shard_rows * threads_ / 2) / (shard_rows * threads_));
+  return (std::min)(options_.batch_size, rounds * threads_);
 }
 
 /// Forward, and if `training`, back to the embedding: all that can be done sequence by sequence.
@@ -299,7 +300,7 @@ template <class Scalar>
 double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const TokenId> targets,
                                bool training) {
   look_up_weights();
-  check(inputs, targets);
+  check_batch(inputs, targets);
   const Index counted = detail::count_targets(targets, config().vocab_size);
   std::copy(inputs.begin(), inputs.end(), inputs_.begin());
   std::copy(targets.begin(), targets.end(), targets_.begin());

@@ -56,7 +56,7 @@ class HEED_EXPORT KvCache {
   const KvCacheShape& shape() const noexcept { return shape_; }
 
   /// Tokens that a sequence has had, those that a ring has let go included.
-  Index length(Index sequence = 0) const;
+  Index kv_len(Index sequence = 0) const;
   const std::vector<Index>& lengths() const noexcept { return lengths_; }
 
   /// Bytes of keys and values, the whole capacity.

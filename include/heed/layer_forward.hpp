@@ -180,7 +180,7 @@ Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   if constexpr (has_kernels<Scalar>) {
     const MultiHeadAttentionPlan<Scalar> plan(shape, options.mask, options.score,
                                               threads_of(options.executor));
-    plan.check(tensors);
+    plan.check_tensors(tensors);
     CallWorkspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {
@@ -218,7 +218,7 @@ Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x, const Projectio
   const std::size_t in_bytes =
       product_workspace_bytes<Scalar>(x.rows, x.cols, w.w_q.cols + w.w_k.cols + w.w_v.cols, threads);
   const std::size_t out_bytes = product_workspace_bytes<Scalar>(x.rows, w.w_o.rows, w.w_o.cols, threads);
-  CallWorkspace workspace(std::max({in_bytes, out_bytes, plan.workspace_bytes()}));
+  CallWorkspace workspace((std::max)({in_bytes, out_bytes, plan.workspace_bytes()}));
 
   const ProductTerm<Scalar> projections[] = {{w.w_q, mutable_view(query), w.b_q},
                                              {w.w_k, mutable_view(key), w.b_k},

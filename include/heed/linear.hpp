@@ -45,7 +45,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
-    check(view(x));
+    check_input(view(x));
     Matrix<Scalar> out(x.rows(), w.cols());
     multiply<Scalar>(view(x), {view(w), mutable_view(out), detail::view_unless_empty(b)}, executor);
     return out;
@@ -72,7 +72,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   void check_backward(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,
                       const Linear& gradients, const std::string& name) const {
     detail::require_other(this, &gradients);
-    check(x);
+    check_input(x);
     detail::require_matrix(
         grad_out, "grad_out", x.rows, w.cols(),
         "a layer of " + std::to_string(w.cols()) + " columns on " + std::to_string(x.rows) + " rows");
@@ -83,7 +83,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
  private:
   friend class ParameterWalk<Linear<Scalar>>;
 
-  void check(const MatrixView<const Scalar>& x) const {
+  void check_input(const MatrixView<const Scalar>& x) const {
     if (x.cols != w.rows()) {
       throw_shape_error("x is " + size_of(x) + ", w is " + size_of(view(w)) +
                         ": as many columns as rows are needed");

@@ -36,7 +36,7 @@ struct MaskSizes {
 };
 
 /// A side of a window without an end.
-inline constexpr Index unlimited = std::numeric_limits<Index>::max();
+inline constexpr Index unlimited = (std::numeric_limits<Index>::max)();
 
 /// A matrix in the caller's memory that is part of a mask.
 struct HEED_EXPORT MaskMatrix {
@@ -85,9 +85,10 @@ class HEED_EXPORT Mask {
   const std::vector<double>& alibi_slopes() const noexcept { return slopes_; }
 
   /// Throws ShapeError or ArgumentError unless every part fits these sizes; biases must have the scalar type.
-  void check(const MaskSizes& sizes, const std::type_info& scalar) const;
+  void check_sizes(const MaskSizes& sizes, const std::type_info& scalar) const;
 
-  /// Throws ShapeError if a sequence of kv_len keys is said to have more: check() knows the longest one only.
+  /// Throws ShapeError if a sequence of kv_len keys is said to have more: check_sizes() knows the longest one
+  /// only.
   void check_kv_length(Index sequence, Index kv_len) const;
 
   /// How many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.

@@ -147,7 +147,7 @@ class MultiHeadAttentionPass {
   LayerShape shape_of(const MultiHeadAttention<Scalar>& layer, Index rows,
                       std::optional<Index> kv_rows) const {
     if (rows < 0 || kv_rows.value_or(0) < 0)
-      throw_shape_error("a pass for " + std::to_string(std::min(rows, kv_rows.value_or(0))) + " rows");
+      throw_shape_error("a pass for " + std::to_string((std::min)(rows, kv_rows.value_or(0))) + " rows");
     // Sizes alone: nothing is read.
     const auto sized = [](Index r, Index cols) { return ConstView{nullptr, r, cols, cols, 1}; };
     detail::LayerInputs<Scalar> in{sized(rows, layer.w_q.rows())};
@@ -169,9 +169,9 @@ class MultiHeadAttentionPass {
 
   void reserve_workspace(const MultiHeadAttention<Scalar>& layer, Index rows, Index key_rows) {
     if constexpr (has_kernels<Scalar>) {
-      std::size_t bytes = std::max(plans_.forward.workspace_bytes(), plans_.backward.workspace_bytes());
+      std::size_t bytes = (std::max)(plans_.forward.workspace_bytes(), plans_.backward.workspace_bytes());
       const auto product = [&](Index height, Index depth, Index cols) {
-        bytes = std::max(bytes, product_workspace_bytes<Scalar>(height, depth, cols, threads_));
+        bytes = (std::max)(bytes, product_workspace_bytes<Scalar>(height, depth, cols, threads_));
       };
       product(rows, layer.w_q.rows(), layer.w_q.cols() + layer.w_k.cols() + layer.w_v.cols());
       for (const auto& [w, height] : {std::pair{&layer.w_q, rows},
@@ -197,8 +197,8 @@ class MultiHeadAttentionPass {
     }
   }
 
-  void check(const MultiHeadAttention<Scalar>& layer, const ConstView& x, const ConstView& key_input,
-             const ConstView& value_input) {
+  void check_inputs(const MultiHeadAttention<Scalar>& layer, const ConstView& x, const ConstView& key_input,
+                    const ConstView& value_input) {
     const detail::ProjectionWeights<Scalar> w = layer.projections();
     LayerTensors<Scalar> tensors{x,  w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out_),
                                  {}, {},    w.b_q, w.b_k, w.b_v, w.b_o};
@@ -230,7 +230,7 @@ class MultiHeadAttentionPass {
 
   const Matrix<Scalar>& run_forward(const MultiHeadAttention<Scalar>& layer, const ConstView& x,
                                     const ConstView& key_input, const ConstView& value_input) {
-    check(layer, x, key_input, value_input);
+    check_inputs(layer, x, key_input, value_input);
     forward_done_ = true;
     const detail::ProjectionWeights<Scalar> w = layer.projections();
     const ProductTerm<Scalar> terms[] = {{w.w_q, mutable_view(query_), w.b_q},
@@ -272,7 +272,7 @@ class MultiHeadAttentionPass {
                                      const ConstView& grad_out, MultiHeadAttention<Scalar>& gradients) {
     detail::require_other(&layer, &gradients);
     if (!forward_done_) throw_argument_error("backward() is called before any forward()");
-    check(layer, x, key_input, value_input);
+    check_inputs(layer, x, key_input, value_input);
     require_apart(x, "x");
     require_apart(key_input, "key_input");
     require_apart(value_input, "value_input");

@@ -107,12 +107,12 @@ class HEED_EXPORT MultiHeadAttentionPlan {
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
   /// Throws as check_layer_tensors does.
-  void check(const LayerTensors<T>& tensors) const {
+  void check_tensors(const LayerTensors<T>& tensors) const {
     check_layer_tensors(shape_, attention_.mask(), tensors);
   }
 
   /// Runs on the calling thread, or on the executor's, as many tasks at once as the plan has threads. The
-  /// tensors are as check() wants them; workspace has workspace_bytes() bytes, aligned to
+  /// tensors are as check_tensors() wants them; workspace has workspace_bytes() bytes, aligned to
   /// Workspace::alignment, and serves one run at a time. Allocates nothing and locks nothing itself.
   void run(const LayerTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 

@@ -30,7 +30,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     if (cols < 1) throw_shape_error("a norm of " + std::to_string(cols) + " columns, it needs at least 1");
     // As a Scalar: 1e-46 is 0 in float.
     const Scalar epsilon = static_cast<Scalar>(options.epsilon);
-    if (!(epsilon > Scalar(0)) || !(epsilon <= std::numeric_limits<Scalar>::max())) {
+    if (!(epsilon > Scalar(0)) || !(epsilon <= (std::numeric_limits<Scalar>::max)())) {
       throw_argument_error("epsilon is " + detail::number_text(options.epsilon) +
                            ", it must be positive and finite");
     }
@@ -42,7 +42,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
-    check(view(x));
+    check_input(view(x));
     Matrix<Scalar> out(x.rows(), x.cols());
     detail::Rows<Scalar>::norm(view(x), view(weight), detail::view_unless_empty(bias), options,
                                mutable_view(out), executor);
@@ -57,7 +57,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     detail::require_scalar<Scalar, X>();
     detail::require_scalar<Scalar, G>();
     detail::require_other(this, &gradients);
-    check(view(x));
+    check_input(view(x));
     detail::require_matrix(view(grad_out), "grad_out", x.rows(), x.cols(), "x");
     detail::require_matrix(view(gradients.weight), "gradients.weight", 1, weight.cols(), "weight");
     detail::require_matrix(view(gradients.bias), "gradients.bias", bias.rows(), bias.cols(), "bias");
@@ -73,7 +73,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
  private:
   friend class ParameterWalk<Norm<Scalar>>;
 
-  void check(const MatrixView<const Scalar>& x) const {
+  void check_input(const MatrixView<const Scalar>& x) const {
     if (x.cols != weight.cols() || (bias.size() > 0 && bias.cols() != weight.cols())) {
       throw_shape_error("x is " + size_of(x) + ", weight is " + size_of(view(weight)) + ", bias is " +
                         size_of(view(bias)) + ": as many columns are needed");

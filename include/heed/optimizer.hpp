@@ -39,7 +39,7 @@ class HEED_EXPORT WeightPieces {
   std::size_t size() const noexcept { return size_; }
 
   /// Throws ShapeError unless the weights have the sizes of those that were cut, and gradients.
-  void check(std::span<const Parameter<T>> weights) const;
+  void check_weights(std::span<const Parameter<T>> weights) const;
 
  private:
   std::vector<WeightPiece> pieces_;

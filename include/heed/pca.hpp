@@ -83,7 +83,7 @@ void fix_sign(Column&& axis) {
   const Scalar nearly_largest =
       axis.cwiseAbs().maxCoeff() * (1 - 1000 * std::numeric_limits<Scalar>::epsilon());
   for (Index i = 0; i < axis.size(); ++i) {
-    if (std::abs(axis(i)) < nearly_largest) continue;
+    if ((std::abs)(axis(i)) < nearly_largest) continue;
     if (axis(i) < 0) axis = -axis;
     return;
   }

@@ -71,8 +71,8 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
     throw_shape_error("x has " + std::to_string(original.rows()) + " rows, the module returned " +
                       std::to_string(before.rows()));
   }
-  const Index possible = std::max<Index>(0, original.rows() - 1);
-  report.cuts = std::min(possible, options.most_cuts);
+  const Index possible = (std::max<Index>)(0, original.rows() - 1);
+  report.cuts = (std::min)(possible, options.most_cuts);
   Random random(options.seed);
   for (Index i = 0; i < report.cuts; ++i) {
     const Index cut = 1 + i * possible / report.cuts;
@@ -88,7 +88,7 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
     for (Index row = 0; row < cut; ++row) {
       for (Index col = 0; col < before.cols(); ++col) {
         if (before(row, col) == after(row, col)) continue;
-        const auto difference = static_cast<double>(std::abs(before(row, col) - after(row, col)));
+        const auto difference = static_cast<double>((std::abs)(before(row, col) - after(row, col)));
         // Outputs that are NaN in both futures say nothing; one that is NaN in one future only has changed.
         if (std::isnan(before(row, col)) && std::isnan(after(row, col))) continue;
         const double size = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
@@ -132,7 +132,7 @@ template <class W>
 RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double tolerance = -1) {
   using Scalar = typename W::Scalar;
   RowSumReport report;
-  const double terms = std::max(1.0, static_cast<double>(weights.cols()) / 128);
+  const double terms = (std::max)(1.0, static_cast<double>(weights.cols()) / 128);
   const double eps = static_cast<double>(std::numeric_limits<Scalar>::epsilon());
   report.tolerance = tolerance < 0 ? 8 * eps * std::sqrt(terms) : tolerance;
   for (Index row = 0; row < weights.rows(); ++row) {
@@ -148,7 +148,7 @@ RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double toleranc
       ++report.empty_rows;
       continue;
     }
-    double error = static_cast<double>(std::abs(sum - 1));
+    double error = static_cast<double>((std::abs)(sum - 1));
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
     if (error > report.largest_error) {
       report.largest_error = error;

@@ -104,7 +104,7 @@ class FunctorFunctions {
     if constexpr (!std::is_same_v<Visible, SeesAll>) {
       self.guarded([&] {
         // The rows of one head lie `heads` apart.
-        for (Index first = 0; first < std::min(tile.rows, tile.heads); ++first) {
+        for (Index first = 0; first < (std::min)(tile.rows, tile.heads); ++first) {
           const Index last = first + (tile.rows - 1 - first) / tile.heads * tile.heads;
           const bool any =
               self.may_see(tile, tile.head_of(first), tile.position_of(first), tile.position_of(last));

@@ -163,7 +163,7 @@ struct AttentionBackwardPlan<T>::Run {
     for (const MaskMatrix& matrix : plan.mask_.matrices()) {
       if (matrix.kind == MaskMatrix::Kind::bias && i-- == 0) return matrix;
     }
-    return plan.mask_.matrices().front();  // check() has counted them
+    return plan.mask_.matrices().front();  // check_tensors() has counted them
   }
 
   Index bias_parts(Index i) const {

@@ -103,7 +103,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
                            ", it must be finite, or -inf for a head without one");
     }
   }
-  mask.check(shape.mask_sizes(), scalar);
+  mask.check_sizes(shape.mask_sizes(), scalar);
   for (Index b = 0; !shape.kv_starts.empty() && b < shape.batch_size; ++b)
     mask.check_kv_length(b, shape.kv_len_of(b));
   if (shape.query_starts.empty() && shape.kv_starts.empty()) {

@@ -100,7 +100,7 @@ void KvCache<T>::require_sequence(Index sequence) const {
 }
 
 template <class T>
-Index KvCache<T>::length(Index sequence) const {
+Index KvCache<T>::kv_len(Index sequence) const {
   require_sequence(sequence);
   return lengths_[static_cast<std::size_t>(sequence)];
 }

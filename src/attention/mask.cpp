@@ -187,7 +187,7 @@ Mask operator&(const Mask& a, const Mask& b) {
   return both;
 }
 
-void Mask::check(const MaskSizes& sizes, const std::type_info& scalar) const {
+void Mask::check_sizes(const MaskSizes& sizes, const std::type_info& scalar) const {
   if (position_ && position_->anchor == Anchor::number_each)
     require_for_each(position_->offsets.size(), "query_offsets", sizes.batch_size, "sequences");
   if (!kv_lengths_.empty()) require_for_each(kv_lengths_.size(), "kv_lengths", sizes.batch_size, "sequences");

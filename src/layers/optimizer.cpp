@@ -70,7 +70,7 @@ detail::WeightPieces<T>::WeightPieces(std::span<const Parameter<T>> weights) {
 }
 
 template <class T>
-void detail::WeightPieces<T>::check(std::span<const Parameter<T>> weights) const {
+void detail::WeightPieces<T>::check_weights(std::span<const Parameter<T>> weights) const {
   if (weights.size() != sizes_.size()) {
     throw_shape_error("there are " + std::to_string(weights.size()) + " weights, the optimizer is for " +
                       std::to_string(sizes_.size()));
@@ -107,7 +107,7 @@ void AdamW<T>::step(std::span<const Parameter<T>> weights, double rate, double g
                     Executor* executor) {
   check_rate(rate);
   require_grad_factor<T>(grad_factor);
-  pieces_.check(weights);
+  pieces_.check_weights(weights);
   const auto& kernels = kernels::layer_kernels<T>();
   ++steps_;
   const double t = static_cast<double>(steps_);
@@ -164,7 +164,7 @@ void Sgd<T>::step(std::span<const Parameter<T>> weights, double rate, double gra
                   Executor* executor) {
   require_not_negative<T>(rate, "rate");
   require_grad_factor<T>(grad_factor);
-  pieces_.check(weights);
+  pieces_.check_weights(weights);
   const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(pieces_.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const Parameter<T>& weight = weights[piece.parameter];
@@ -189,7 +189,7 @@ void Sgd<T>::restore(std::span<const T> velocity) {
 template <class T>
 double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) {
   const detail::WeightPieces<T> all(weights);
-  all.check(weights);
+  all.check_weights(weights);
   std::vector<double> squares(all.pieces().size());
   const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index index) {

@@ -123,7 +123,7 @@ void check_plan(FuzzedDraw& draw, const Problem& p, const AttentionResult<T>& ex
   with_functions<T>(p, [&](const ScoreFunctions<T>& functions) {
     const AttentionPlan<T> plan(p.shape, mask, detail::score_options(in.options), 1 + draw.below(3),
                                 functions);
-    plan.check(tensors);
+    plan.check_tensors(tensors);
     const ExactMemory workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data());
   });

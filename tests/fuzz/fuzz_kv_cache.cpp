@@ -28,7 +28,7 @@ void append(KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b, I
 template <class T>
 void fill(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b) {
   const Index keys = p.shape.kv_len_of(b);
-  Index first = cache.length(b);
+  Index first = cache.kv_len(b);
   while (first < keys) {
     const Index count = std::min(keys - first, 1 + draw.pick({0, 1, 2, 7, 50, 127, 128, 300}));
     append(cache, in, p, b, first, count);
@@ -40,7 +40,7 @@ void fill(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Proble
       cache.truncate(b, first - back);
       first -= back;
     } catch (const RangeError&) {
-      require_law(cache.shape().ring && cache.length(b) == first,
+      require_law(cache.shape().ring && cache.kv_len(b) == first,
                   "only a ring forgets, and a refusal changes nothing", p.to_string());
     }
   }
