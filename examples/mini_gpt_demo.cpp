@@ -420,10 +420,6 @@ int run(const CLI::App& app, Options& options) {
   } else {
     model = heed::load_model<Scalar>(options.resume);
     tokenizer = demo::AnyTokenizer::from_json(heed::load_tokenizer_json(options.resume));
-    require(tokenizer->vocab_size() == model->config().vocab_size,
-            "the tokenizer in " + heed::escaped(options.resume) + " has " +
-                std::to_string(tokenizer->vocab_size()) + " tokens, the model is for " +
-                std::to_string(model->config().vocab_size));
     const heed::Notes notes = heed::checkpoint_notes(options.resume);
     refuse_another_model(app, options, model->config(), *tokenizer, notes);
     noted_fingerprint = take_over(app, notes, options);

@@ -22,6 +22,9 @@ namespace heed::test {
 /// Allocations so far, by all threads.
 inline std::atomic<long> allocations{0};
 
+/// The bytes that they asked for, those given back included.
+inline std::atomic<std::size_t> allocated_bytes{0};
+
 /// What fails: allocations of one thread, those of others go on.
 struct FailingAllocations {
   long before = -1;      // how many more succeed; negative: nothing is to fail
@@ -33,8 +36,9 @@ struct FailingAllocations {
 inline constinit thread_local FailingAllocations failing_allocations;
 
 /// Counts an allocation. False if it is to fail.
-inline bool allocation_succeeds() noexcept {
+inline bool allocation_succeeds(std::size_t bytes) noexcept {
   ++allocations;
+  allocated_bytes += bytes;
   FailingAllocations& failing = failing_allocations;
   if (failing.before < 0) return true;
   if (failing.before > 0) {
@@ -127,22 +131,22 @@ void* __libc_memalign(std::size_t alignment, std::size_t bytes) noexcept;
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl*)
 
 void* malloc(std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds()) return __libc_malloc(bytes);
+  if (heed::test::allocation_succeeds(bytes)) return __libc_malloc(bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* calloc(std::size_t count, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds()) return __libc_calloc(count, bytes);
+  if (heed::test::allocation_succeeds(count * bytes)) return __libc_calloc(count, bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* realloc(void* memory, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds()) return __libc_realloc(memory, bytes);
+  if (heed::test::allocation_succeeds(bytes)) return __libc_realloc(memory, bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds()) return __libc_memalign(alignment, bytes);
+  if (heed::test::allocation_succeeds(bytes)) return __libc_memalign(alignment, bytes);
   errno = ENOMEM;
   return nullptr;
 }
@@ -164,7 +168,7 @@ inline void* memory_or_null(std::size_t bytes, std::size_t alignment) noexcept {
 #if defined(HEED_COUNTS_MALLOC)
   return std::aligned_alloc(alignment, rounded);
 #else
-  return allocation_succeeds() ? std::aligned_alloc(alignment, rounded) : nullptr;
+  return allocation_succeeds(bytes) ? std::aligned_alloc(alignment, rounded) : nullptr;
 #endif
 }
 

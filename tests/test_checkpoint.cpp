@@ -14,6 +14,7 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
+#include "heed/bpe.hpp"
 #include "heed/checkpoint.hpp"
 #include "heed/generate.hpp"
 #include "safetensors_bytes.hpp"
@@ -192,6 +193,18 @@ TEST_CASE("a configuration survives its JSON") {
   }
 }
 
+TEST_CASE("a model of any configuration loads as it was saved") {
+  for (std::uint64_t seed = 0; seed < (kSlowRun ? 20 : 60); ++seed) {
+    CAPTURE(seed);
+    const TemporaryFolder folder;
+    Gpt<double> model = stirred_model<double>(drawn_config(seed), seed);
+    const GptTrainer<double> trainer(model, {.batch_size = 1});
+    save_checkpoint(folder.path(), trainer, Random(seed), "");
+    const std::vector<double> loaded = numbers_of(load_model<double>(folder.path()));
+    CHECK(same_bits(std::span<const double>(loaded), std::span<const double>(numbers_of(model))));
+  }
+}
+
 TEST_CASE("what is in the folder is what was saved, and nothing else") {
   const Saved saved;
   std::vector<std::string> names = saved.folder.names();
@@ -258,6 +271,73 @@ TEST_CASE("a folder with the checkpoint of another model is left as it is") {
   std::filesystem::remove(saved.folder / "checkpoint.safetensors");
   save_checkpoint(saved.folder.path(), training.trainer, training.random, "{}");
   CHECK(load_model<float>(saved.folder.path()).config().num_heads == 4);
+}
+
+TEST_CASE("a configuration that is written in another way is the same one") {
+  const Saved saved;
+  Json json = Json::parse(config_to_json(small_config));
+  const Json first = json["dropout"];
+  json.erase("dropout");
+  Json other = {{"dropout", first}};
+  other.update(json);
+  write_bytes(saved.folder / "config.json", bytes_of(other.dump()));
+  save_checkpoint(saved.folder.path(), saved.training.trainer, saved.training.random, tokenizer_json);
+  CHECK(load_model<float>(saved.folder.path()).config().num_layers == 2);
+}
+
+TEST_CASE("a tokenizer with more tokens than its model is refused with both numbers, one with fewer is not") {
+  const auto characters = [](int count) {
+    std::string json = "{\"characters\": [";
+    for (int c = 0; c < count; ++c)
+      json += (c == 0 ? "\"" : ", \"") + std::string(1, static_cast<char>('a' + c)) + '"';
+    return json + "]}";
+  };
+  const auto pairs = [](Index size) {
+    const BpeTokenizer tokenizer = train_bpe("abcdefghi abcdefghi", {.vocab_size = size});
+    REQUIRE(tokenizer.vocab_size() == size);
+    return tokenizer.to_json();
+  };
+  for (const bool bpe : {false, true}) {
+    CAPTURE(bpe);
+    const std::string more = bpe ? pairs(15) : characters(15);
+    const Saved saved;  // for 12 tokens
+    const auto before = read_bytes(saved.folder / "tokenizer.json");
+    const auto save = [&](const std::filesystem::path& folder, const std::string& json) {
+      save_checkpoint(folder, saved.training.trainer, saved.training.random, json);
+    };
+    CHECK(contains(message_of<ArgumentError>([&] { save(saved.folder.path(), more); }),
+                   "the tokenizer has 15 tokens, the model is for 12"));
+    CHECK(read_bytes(saved.folder / "tokenizer.json") == before);
+    write_bytes(saved.folder / "tokenizer.json", bytes_of(more));
+    CHECK(contains(saved.refusal("tokenizer.json"), "the tokenizer has 15 tokens, the model is for 12"));
+    for (const int fewer : {11, 12}) {
+      if (bpe && fewer == 11) continue;  // its special tokens and characters alone are 14
+      const TemporaryFolder folder;
+      save(folder.path(), characters(fewer));
+      CHECK(load_model<float>(folder.path()).config().vocab_size == 12);
+    }
+  }
+}
+
+TEST_CASE("a model whose table of positions is many times its weights is refused, saved or loaded") {
+  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::rotary}) {
+    GptConfig config = small_config;
+    config.positions = kind;
+    config.context = (1 << 20) / (kind == PositionKind::rotary ? 4 : 8);
+    const TemporaryFolder folder;
+    const auto save = [&](const GptConfig& of) {
+      Random random(1);
+      Gpt<float> model(of, random);
+      const GptTrainer<float> trainer(model, {.batch_size = 1, .seq_len = 4});
+      save_checkpoint(folder.path(), trainer, random, "");
+    };
+    save(config);
+    CHECK(load_model<float>(folder.path()).config().context == config.context);
+    ++config.context;
+    CHECK(contains(message_of<ArgumentError>([&] { save(config); }), "whose table of positions has"));
+    std::ofstream(folder / "config.json") << config_to_json(config);
+    CHECK(contains(refusal_of([&] { load_model<float>(folder.path()); }), "whose table of positions has"));
+  }
 }
 
 TEST_CASE("files that are somebody's own are not overwritten") {

@@ -32,14 +32,10 @@ namespace heed {
 
 namespace detail {
 
-/// Copies a tensor. Throws FileError unless it has rows x cols numbers.
+/// Copies a tensor that has the sizes of the matrix, as read_checkpoint() has seen. Throws FileError if its
+/// numbers are of a kind that T does not hold.
 template <class T>
 void read_matrix(const CheckpointFiles& files, const std::string& name, const MatrixView<T>& matrix) {
-  const TensorInfo& info = files.tensors.at(name);
-  if (info.shape != std::vector<std::ptrdiff_t>{matrix.rows, matrix.cols}) {
-    throw_file_error(files.name + ": " + name + " has other sizes than the model's, which is " +
-                     size_of(matrix));
-  }
   const std::vector<T> values = files.tensors.values<T>(name);
   for (Index i = 0; i < matrix.rows; ++i) {
     for (Index j = 0; j < matrix.cols; ++j)
@@ -67,17 +63,6 @@ std::vector<T> read_state(const CheckpointFiles& files, const std::string& name,
                      " numbers, this training needs " + std::to_string(size));
   }
   return values;
-}
-
-/// Throws FileError if the file has a tensor that belongs neither to the model nor to a training.
-template <class Scalar>
-void require_no_other(const CheckpointFiles& files, const std::vector<Parameter<Scalar>>& weights) {
-  for (const TensorInfo& tensor : files.tensors.tensors()) {
-    const bool known = tensor.name.starts_with("optimizer.") || tensor.name.starts_with("random.") ||
-                       std::any_of(weights.begin(), weights.end(),
-                                   [&](const Parameter<Scalar>& w) { return w.name == tensor.name; });
-    if (!known) throw_file_error(files.name + " has " + tensor.name + ", which the model beside it has not");
-  }
 }
 
 inline constexpr const char* first_moments_name = "optimizer.first_moments";
@@ -118,22 +103,23 @@ Gpt<Scalar> load_model(const std::filesystem::path& folder) {
   const detail::CheckpointFiles files = detail::read_checkpoint(folder);
   Random random(0);  // the weights that it fills in are overwritten
   Gpt<Scalar> model(files.config, random);
-  const std::vector<Parameter<Scalar>> weights = parameters(model);
-  detail::require_no_other(files, weights);
-  for (const Parameter<Scalar>& weight : weights) detail::read_matrix(files, weight.name, weight.value);
+  for (const Parameter<Scalar>& weight : parameters(model))
+    detail::read_matrix(files, weight.name, weight.value);
   return model;
 }
 
 /// Sets a trainer and a generator to where the checkpoint was made, and returns its notes: the training then
-/// goes on bit for bit. Throws FileError, before anything is changed, if the checkpoint is not one of this
-/// model and scalar.
+/// goes on bit for bit. Throws FileError if the checkpoint is not one of this model and scalar,
+/// std::bad_alloc if there is no memory to read it into, both before anything is changed.
 template <class Scalar>
 Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, Random& random) {
   const detail::CheckpointFiles files = detail::read_checkpoint(folder);
   // As JSON, which has in numbers what one of both may have left at its default.
   if (config_to_json(files.config) != config_to_json(trainer.model().config()))
     throw_file_error(files.name + " is of another configuration than the model");
-  // Everything is read before anything is set.
+  // Everything is read, and all memory taken, before anything is set.
+  Notes notes = files.tensors.metadata();
+  trainer.model().check_weights();
   Gpt<Scalar> model = trainer.model();
   for (const Parameter<Scalar>& weight : parameters(model)) {
     detail::require_type<Scalar>(files, weight.name);
@@ -150,6 +136,8 @@ Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, R
       throw_file_error(files.name + ": " + detail::random_name + " has " + std::to_string(word));
     words.push_back(static_cast<std::uint32_t>(word));
   }
+  const std::vector<Parameter<Scalar>> from = parameters(model);
+  const std::vector<Parameter<Scalar>> to = parameters(trainer.model());
   Random restored(0);
   try {
     restored.restore(words);
@@ -158,8 +146,12 @@ Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, R
     throw_file_error(files.name + ": " + error.what());
   }
   random = restored;
-  trainer.model() = model;  // of the same sizes: each matrix keeps its memory, and views of it stay good
-  return files.tensors.metadata();
+  for (std::size_t w = 0; w < to.size(); ++w) {
+    for (Index i = 0; i < to[w].value.rows; ++i) {
+      for (Index j = 0; j < to[w].value.cols; ++j) to[w].value(i, j) = from[w].value(i, j);
+    }
+  }
+  return notes;
 }
 
 }  // namespace heed

@@ -34,11 +34,13 @@ struct CheckpointFiles {
   std::string name;  // of the file that has them, for messages
 };
 
-/// Throws FileError, naming the file, if one is missing or not what it promises.
+/// Throws FileError, naming the file, if one is missing or not what it promises, if the tensors are not those
+/// of the configuration, or if the tokenizer has more tokens than the model. Memory: that of the files.
 HEED_EXPORT CheckpointFiles read_checkpoint(const std::filesystem::path& folder);
 
-/// Makes the folder if it is not there. Throws FileError if it holds a checkpoint with another configuration
-/// or tokenizer, or cannot be written; the checkpoint that was there is then unchanged.
+/// Makes the folder if it is not there. Throws ArgumentError for what read_checkpoint() would refuse,
+/// FileError if it holds a checkpoint with another configuration or tokenizer, or cannot be written; the
+/// checkpoint that was there is then unchanged.
 HEED_EXPORT void write_checkpoint(const std::filesystem::path& folder, const GptConfig& config,
                                   const std::string& tokenizer_json, const std::vector<TensorBytes>& tensors,
                                   const Notes& notes);

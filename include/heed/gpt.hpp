@@ -232,7 +232,9 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
   static Matrix<Scalar> sinusoids(const GptConfig& config) {
     if (config.positions != PositionKind::sinusoidal) return {};
     constexpr Scalar factor = static_cast<Scalar>(0.1);
-    return SinusoidalPositions<Scalar>(config.context, config.d_model).table() * factor;
+    Matrix<Scalar> table = SinusoidalPositions<Scalar>(config.context, config.d_model).table();
+    table *= factor;
+    return table;
   }
 
   static Norm<Scalar> norm_of(const GptConfig& config) {

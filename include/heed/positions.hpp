@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
@@ -40,7 +42,9 @@ class SinusoidalPositions {
 
   Index max_len() const noexcept { return table_.rows(); }
   Index d_model() const noexcept { return table_.cols(); }
-  const Matrix<Scalar>& table() const noexcept { return table_; }
+  const Matrix<Scalar>& table() const& noexcept { return table_; }
+  /// Gives the table away.
+  Matrix<Scalar> table() && { return std::move(table_); }
 
   /// Positions [first, first + count): count x d_model. Throws RangeError if they are not all in the table.
   auto rows(Index first, Index count) const {

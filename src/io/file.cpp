@@ -101,9 +101,8 @@ class TemporaryFile {
 
 /// Makes the rename itself survive a power cut. The new file is in place already, so what a file system
 /// cannot do here is no error.
-void flush_directory(const std::filesystem::path& path) {
-  const std::filesystem::path parent = path.parent_path();
-  const int descriptor = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void flush_directory(const std::filesystem::path& folder) noexcept {
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0) {
     ::fsync(descriptor);
     ::close(descriptor);
@@ -183,6 +182,7 @@ void InputFile::read(std::span<std::byte> destination) {
 void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   refuse_embedded_zero(path);
   const std::filesystem::path target = followed(path);
+  const std::filesystem::path folder = target.parent_path();
   const std::optional<mode_t> old_mode = mode_of_existing(target);
   TemporaryFile file(target, 0666);
   if (old_mode) {
@@ -191,8 +191,9 @@ void replace_file(const std::filesystem::path& path, std::span<const std::span<c
   for (const std::span<const std::byte> part : parts) {
     file.write(part);
   }
+  // From the rename on nothing may fail, not for want of memory either.
   file.rename_to_target();
-  flush_directory(target);
+  flush_directory(folder);
 }
 
 }  // namespace heed::io

@@ -1,31 +1,48 @@
 #pragma once
 
-#include <set>
+// JSON, read event by event: no tree is built, so that memory stays in proportion to the text, nothing
+// recurses, and running out of memory is an exception wherever it happens.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
-#include "heed/error.hpp"
-#include "io/quote.hpp"
-
 namespace heed::io {
 
-/// The JSON object in a text, Json being one of nlohmann's types. Throws FileError if it is none, or if one
-/// of its fields is there twice: which one would count?
-template <class Json>
-Json parse_object(std::string_view text, const std::string& what) {
-  std::set<std::string> fields;
-  std::string twice;
-  const auto on_event = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key) {
-      const auto name = parsed.template get<std::string>();
-      if (!fields.insert(name).second) twice = quote(name);
-    }
-    return true;
-  };
-  Json json = Json::parse(text, on_event, false);
-  if (!json.is_object()) throw_file_error(what + " is no JSON object");
-  if (!twice.empty()) throw_file_error(what + " has " + twice + " twice");
-  return json;
-}
+/// A value as the text has it. An array or object comes without its content.
+struct JsonValue {
+  enum class Kind { null, boolean, integer, number, string, array, object };
+
+  Kind kind = Kind::null;
+  bool boolean = false;
+  std::int64_t integer = 0;      // of Kind::integer; one that is larger is a number
+  double number = 0;             // of Kind::integer and Kind::number
+  std::string_view string = {};  // of Kind::string, as long as the event lasts
+
+  /// The value for a message: "\"text\"", "1.5", "array".
+  std::string text() const;
+};
+
+/// Where a value stands in an object.
+struct JsonPlace {
+  std::size_t depth = 0;   // 1: a field of the object itself, 2: within such a field
+  std::string_view field;  // of the object itself, the one that the value is or is within
+  std::size_t index = 0;   // at depth 2: how many values came before it in the field
+};
+
+/// Calls on_value for each value in the JSON object in a text that is a field or stands directly within one,
+/// in the order of the text. Throws FileError, beginning with `what`, if the text is no JSON object; what
+/// on_value throws passes through.
+void read_json_object(std::string_view text, const std::string& what,
+                      const std::function<void(const JsonPlace&, const JsonValue&)>& on_value);
+
+/// The text as a JSON string, quotes included. Throws ArgumentError, beginning with `what`, unless it is
+/// UTF-8.
+std::string json_string(std::string_view text, std::string_view what);
+
+/// The number as JSON: the shortest digits that give it, never those of an integer.
+std::string json_number(double value);
 
 }  // namespace heed::io

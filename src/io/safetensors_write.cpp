@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "heed/error.hpp"
 #include "heed/safetensors.hpp"
 #include "io/dtype.hpp"
 #include "io/file.hpp"
+#include "io/json_object.hpp"
 #include "io/quote.hpp"
 #include "io/safetensors_header.hpp"
 
@@ -14,15 +14,6 @@ namespace heed {
 namespace {
 
 constexpr std::size_t data_alignment = 8;
-
-/// The text as a JSON string. Throws ArgumentError if it is no UTF-8.
-std::string json_string(const std::string& text, const char* what) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::type_error&) {
-    throw_argument_error(std::string(what) + " " + io::quote(text) + " is not valid UTF-8");
-  }
-}
 
 void check_tensor(const TensorBytes& tensor) {
   const std::string what = "tensor " + io::quote(tensor.name);
@@ -75,6 +66,15 @@ std::vector<const TensorBytes*> file_order(const std::vector<TensorBytes>& tenso
   return order;
 }
 
+std::string shape_list(const std::vector<std::ptrdiff_t>& shape) {
+  std::string list;
+  for (const std::ptrdiff_t dimension : shape) {
+    if (!list.empty()) list += ',';
+    list += std::to_string(dimension);
+  }
+  return list;
+}
+
 std::string header_text(const std::vector<const TensorBytes*>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   std::string text = "{";
@@ -83,7 +83,8 @@ std::string header_text(const std::vector<const TensorBytes*>& tensors,
     text += '"' + std::string(io::metadata_key) + "\":{";
     for (const auto& [key, value] : metadata) {
       separate();
-      text += json_string(key, "the metadata's key") + ":" + json_string(value, "the metadata's value");
+      text +=
+          io::json_string(key, "the metadata's key") + ":" + io::json_string(value, "the metadata's value");
     }
     text += '}';
   }
@@ -91,9 +92,9 @@ std::string header_text(const std::vector<const TensorBytes*>& tensors,
   for (const TensorBytes* tensor : tensors) {
     const std::size_t end = begin + tensor->bytes.size();
     separate();
-    text += json_string(tensor->name, "the tensor's name") + R"(:{"dtype":")" +
-            std::string(dtype_name(tensor->dtype)) + R"(","shape":)" + nlohmann::json(tensor->shape).dump() +
-            R"(,"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
+    text += io::json_string(tensor->name, "the tensor's name") + R"(:{"dtype":")" +
+            std::string(dtype_name(tensor->dtype)) + R"(","shape":[)" + shape_list(tensor->shape) +
+            R"(],"data_offsets":[)" + std::to_string(begin) + "," + std::to_string(end) + "]}";
     begin = end;
   }
   text += '}';

@@ -3,8 +3,9 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "attention/check.hpp"
 #include "heed/error.hpp"
@@ -15,8 +16,6 @@ namespace heed {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::array position_names = {std::pair{PositionKind::learned, "learned"},
                                        std::pair{PositionKind::sinusoidal, "sinusoidal"},
                                        std::pair{PositionKind::rotary, "rotary"}};
@@ -24,65 +23,81 @@ constexpr std::array activation_names = {
     std::pair{Activation::gelu, "gelu"}, std::pair{Activation::gelu_tanh, "gelu_tanh"},
     std::pair{Activation::silu, "silu"}, std::pair{Activation::relu, "relu"}};
 
-/// Reads each field once, and knows at the end whether all were there and no other.
+/// The fields of a configuration, each read once.
 class Fields {
  public:
-  explicit Fields(const Json& json) : json_(json) {}
+  using Value = io::JsonValue;
 
-  void read(const char* name, Index& value) {
-    const Json& json = field(name);
-    const bool too_large = json.is_number_unsigned() && !std::in_range<Index>(json.get<std::uint64_t>());
-    if (!json.is_number_integer() || too_large) fail(name, "a whole number");
-    value = field(name).get<Index>();
-    ++taken_;
+  void add(const char* name, Index& value) {
+    add(name, [name, &value](const Value& json) {
+      if (json.kind != Value::Kind::integer) fail(name, json, "a whole number");
+      value = static_cast<Index>(json.integer);
+    });
   }
-  void read(const char* name, bool& value) {
-    if (!field(name).is_boolean()) fail(name, "true or false");
-    value = field(name).get<bool>();
-    ++taken_;
+  void add(const char* name, bool& value) {
+    add(name, [name, &value](const Value& json) {
+      if (json.kind != Value::Kind::boolean) fail(name, json, "true or false");
+      value = json.boolean;
+    });
   }
-  void read(const char* name, double& value) {
-    if (!field(name).is_number()) fail(name, "a number");
-    value = field(name).get<double>();
-    ++taken_;
+  void add(const char* name, double& value) {
+    add(name, [name, &value](const Value& json) {
+      if (json.kind != Value::Kind::integer && json.kind != Value::Kind::number) fail(name, json, "a number");
+      value = json.number;
+    });
   }
   template <class Names, class Kind>
-  void read(const char* name, const Names& names, Kind& value) {
-    std::string known;
-    for (const auto& [kind, text] : names) {
-      if (field(name) == text) {
-        value = kind;
-        ++taken_;
-        return;
+  void add(const char* name, const Names& names, Kind& value) {
+    add(name, [name, &names, &value](const Value& json) {
+      std::string known;
+      for (const auto& [kind, text] : names) {
+        if (json.kind == Value::Kind::string && json.string == text) {
+          value = kind;
+          return;
+        }
+        known += (known.empty() ? "" : ", ") + std::string(text);
       }
-      known += (known.empty() ? "" : ", ") + std::string(text);
-    }
-    fail(name, "one of " + known);
+      fail(name, json, "one of " + known);
+    });
   }
 
-  void require_no_other() const {
-    if (json_.size() == taken_) return;
-    throw_file_error("the configuration has " + std::to_string(json_.size()) + " fields, " +
-                     std::to_string(taken_) + " are known");
+  /// Throws FileError unless the text has all fields and no other.
+  void read(std::string_view text) {
+    std::size_t there = 0;
+    io::read_json_object(text, "the configuration", [&](const io::JsonPlace& place, const Value& value) {
+      if (place.depth != 1) return;
+      ++there;
+      for (Field& field : fields_) {
+        if (place.field != field.name) continue;
+        if (field.seen) throw_file_error("the configuration has " + io::quote(place.field) + " twice");
+        field.seen = true;
+        field.set(value);
+      }
+    });
+    for (const Field& field : fields_) {
+      if (!field.seen) throw_file_error("the configuration has no \"" + std::string(field.name) + "\"");
+    }
+    if (there > fields_.size()) {
+      throw_file_error("the configuration has " + std::to_string(there) + " fields, " +
+                       std::to_string(fields_.size()) + " are known");
+    }
   }
 
  private:
-  const Json& field(const char* name) const {
-    const auto found = json_.find(name);
-    if (found == json_.end()) throw_file_error("the configuration has no \"" + std::string(name) + "\"");
-    return *found;
+  struct Field {
+    const char* name;
+    std::function<void(const Value&)> set;
+    bool seen = false;
+  };
+
+  void add(const char* name, std::function<void(const Value&)> set) {
+    fields_.push_back({name, std::move(set)});
   }
-  [[noreturn]] void fail(const char* name, const std::string& wanted) const {
-    // Not a list or an object, which may be nested deeper than a stack can follow.
-    const Json& json = field(name);
-    const std::string text = json.is_structured()
-                                 ? json.type_name()
-                                 : io::quote(json.dump(-1, ' ', true, Json::error_handler_t::replace));
-    throw_file_error("\"" + std::string(name) + "\" is " + text + ", it must be " + wanted);
+  [[noreturn]] static void fail(const char* name, const Value& json, const std::string& wanted) {
+    throw_file_error("\"" + std::string(name) + "\" is " + json.text() + ", it must be " + wanted);
   }
 
-  const Json& json_;
-  std::size_t taken_ = 0;
+  std::vector<Field> fields_;
 };
 
 template <class Names, class Kind>
@@ -144,44 +159,49 @@ void check_config(const GptConfig& config) {
 }
 
 std::string config_to_json(const GptConfig& config) {
-  const Json json = {{"vocab_size", config.vocab_size},
-                     {"context", config.context},
-                     {"num_layers", config.num_layers},
-                     {"num_heads", config.num_heads},
-                     {"num_kv_heads", config.kv_heads()},
-                     {"d_model", config.d_model},
-                     {"d_ff", config.ff_size()},
-                     {"positions", name_of(position_names, config.positions)},
-                     {"activation", name_of(activation_names, config.activation)},
-                     {"gated", config.gated},
-                     {"rms_norm", config.rms_norm},
-                     {"norm_epsilon", config.norm_epsilon},
-                     {"bias", config.bias},
-                     {"tied", config.tied},
-                     {"dropout", config.dropout}};
-  return json.dump(2) + "\n";
+  std::string json = "{";
+  const auto add = [&](const char* name, const std::string& value) {
+    json += (json == "{" ? "\n  \"" : ",\n  \"") + std::string(name) + "\": " + value;
+  };
+  const auto text = [](const char* name) { return '"' + std::string(name) + '"'; };
+  const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
+  add("vocab_size", std::to_string(config.vocab_size));
+  add("context", std::to_string(config.context));
+  add("num_layers", std::to_string(config.num_layers));
+  add("num_heads", std::to_string(config.num_heads));
+  add("num_kv_heads", std::to_string(config.kv_heads()));
+  add("d_model", std::to_string(config.d_model));
+  add("d_ff", std::to_string(config.ff_size()));
+  add("positions", text(name_of(position_names, config.positions)));
+  add("activation", text(name_of(activation_names, config.activation)));
+  add("gated", truth(config.gated));
+  add("rms_norm", truth(config.rms_norm));
+  add("norm_epsilon", io::json_number(config.norm_epsilon));
+  add("bias", truth(config.bias));
+  add("tied", truth(config.tied));
+  add("dropout", io::json_number(config.dropout));
+  return json + "\n}\n";
 }
 
 GptConfig config_from_json(const std::string& text) {
-  const Json json = io::parse_object<Json>(text, "the configuration");
-  Fields fields(json);
   GptConfig config;
-  fields.read("vocab_size", config.vocab_size);
-  fields.read("context", config.context);
-  fields.read("num_layers", config.num_layers);
-  fields.read("num_heads", config.num_heads);
-  fields.read("num_kv_heads", config.num_kv_heads.emplace());
-  fields.read("d_model", config.d_model);
-  fields.read("d_ff", config.d_ff.emplace());
-  fields.read("positions", position_names, config.positions);
-  fields.read("activation", activation_names, config.activation);
-  fields.read("gated", config.gated);
-  fields.read("rms_norm", config.rms_norm);
-  fields.read("norm_epsilon", config.norm_epsilon);
-  fields.read("bias", config.bias);
-  fields.read("tied", config.tied);
-  fields.read("dropout", config.dropout);
-  fields.require_no_other();
+  Fields fields;
+  fields.add("vocab_size", config.vocab_size);
+  fields.add("context", config.context);
+  fields.add("num_layers", config.num_layers);
+  fields.add("num_heads", config.num_heads);
+  fields.add("num_kv_heads", config.num_kv_heads.emplace());
+  fields.add("d_model", config.d_model);
+  fields.add("d_ff", config.d_ff.emplace());
+  fields.add("positions", position_names, config.positions);
+  fields.add("activation", activation_names, config.activation);
+  fields.add("gated", config.gated);
+  fields.add("rms_norm", config.rms_norm);
+  fields.add("norm_epsilon", config.norm_epsilon);
+  fields.add("bias", config.bias);
+  fields.add("tied", config.tied);
+  fields.add("dropout", config.dropout);
+  fields.read(text);
   try {
     check_config(config);
   } catch (const Error& error) {

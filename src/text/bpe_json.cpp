@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/error.hpp"
+#include "io/json_object.hpp"
 #include "io/quote.hpp"
 #include "text/utf8.hpp"
 
@@ -334,8 +335,8 @@ void check_merges(const Vocabulary& vocabulary, const std::vector<BpeMerge>& mer
   }
 }
 
-std::string json_string(const std::string& text) {
-  return nlohmann::json(text).dump();
+std::string json_string(std::string_view text) {
+  return io::json_string(text, "the token");
 }
 
 }  // namespace
@@ -353,7 +354,7 @@ std::string write_bpe_json(const Vocabulary& vocabulary, const std::vector<BpeMe
             "], \"rank\": " + std::to_string(rank) + ", \"new_token\": " + json_string(new_token) + "}";
   }
   json += merges.empty() ? "],\n" : "\n ],\n";
-  return json + " \"eow\": " + json_string(std::string(end_of_word_mark)) + "\n}\n";
+  return json + " \"eow\": " + json_string(end_of_word_mark) + "\n}\n";
 }
 
 std::pair<Vocabulary, std::vector<BpeMerge>> read_bpe_json(std::string_view json) {

@@ -1,6 +1,5 @@
 #include "heed/char_tokenizer.hpp"
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "heed/error.hpp"
@@ -65,24 +64,36 @@ const std::string& CharTokenizer::id_to_token(TokenId id) const {
 }
 
 std::string CharTokenizer::to_json() const {
-  return nlohmann::json({{"characters", characters_}}).dump(1) + "\n";
+  std::string json = "{\n \"characters\": [";
+  for (std::size_t id = 0; id < characters_.size(); ++id)
+    json += (id == 0 ? "\n  " : ",\n  ") + io::json_string(characters_[id], "the character");
+  return json + (characters_.empty() ? "]\n}\n" : "\n ]\n}\n");
 }
 
 CharTokenizer CharTokenizer::from_json(std::string_view text) {
-  const auto json = io::parse_object<nlohmann::json>(text, "the tokenizer of characters");
-  if (!json.contains("characters") || !json["characters"].is_array())
-    throw_file_error("there is no list of \"characters\"");
+  using Kind = io::JsonValue::Kind;
   CharTokenizer tokenizer;
-  for (const nlohmann::json& entry : json["characters"]) {
+  bool seen = false;
+  const auto add = [&](const io::JsonValue& value) {
     const std::string where = "characters[" + std::to_string(tokenizer.characters_.size()) + "]";
-    if (!entry.is_string()) throw_file_error(where + " is no text");
-    const std::string character = entry.get<std::string>();
+    if (value.kind != Kind::string) throw_file_error(where + " is no text");
+    const std::string character(value.string);
     if (character.empty() || text::count_characters(character) != 1)
       throw_file_error(where + " is " + io::quote(character) + ", it must be one character");
     if (!tokenizer.ids_.emplace(character, static_cast<TokenId>(tokenizer.characters_.size())).second)
       throw_file_error(where + " is " + io::quote(character) + ", which occurs before");
     tokenizer.characters_.push_back(character);
-  }
+  };
+  io::read_json_object(text, "the tokenizer of characters",
+                       [&](const io::JsonPlace& place, const io::JsonValue& value) {
+                         if (place.field != "characters") return;
+                         if (place.depth == 2) return add(value);
+                         if (seen) throw_file_error("the tokenizer of characters has \"characters\" twice");
+                         if (value.kind != Kind::array)
+                           throw_file_error("there is no list of \"characters\"");
+                         seen = true;
+                       });
+  if (!seen) throw_file_error("there is no list of \"characters\"");
   return tokenizer;
 }
 

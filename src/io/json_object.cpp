@@ -1,0 +1,146 @@
+#include "io/json_object.hpp"
+
+#include <utf8proc.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "heed/error.hpp"
+#include "io/quote.hpp"
+
+namespace heed::io {
+namespace {
+
+/// Turns the parser's events into values and their places.
+class ObjectReader {
+ public:
+  using Kind = JsonValue::Kind;
+
+  ObjectReader(const std::string& what,
+               const std::function<void(const JsonPlace&, const JsonValue&)>& on_value)
+      : what_(what), on_value_(on_value) {}
+
+  // The events, as nlohmann's parser names them.
+  bool null() { return report({}); }
+  bool boolean(bool value) { return report({.kind = Kind::boolean, .boolean = value}); }
+  bool number_integer(std::int64_t value) {
+    return report({.kind = Kind::integer, .integer = value, .number = static_cast<double>(value)});
+  }
+  bool number_unsigned(std::uint64_t value) {
+    if (std::in_range<std::int64_t>(value)) return number_integer(static_cast<std::int64_t>(value));
+    return number_float(static_cast<double>(value), {});
+  }
+  bool number_float(double value, const std::string& /*text*/) {
+    return report({.kind = Kind::number, .number = value});
+  }
+  bool string(std::string& value) { return report({.kind = Kind::string, .string = value}); }
+  bool binary(std::vector<std::uint8_t>& /*value*/) { return report({}); }
+
+  bool key(std::string& name) {
+    if (depth_ == 1) field_ = std::move(name);
+    return true;
+  }
+  bool start_object(std::size_t /*size*/) { return start(Kind::object); }
+  bool start_array(std::size_t /*size*/) { return start(Kind::array); }
+  bool end_object() { return end(); }
+  bool end_array() { return end(); }
+
+  bool parse_error(std::size_t position, const std::string& /*last_token*/,
+                   const nlohmann::json::exception& /*error*/) const {
+    throw_file_error(what_ + " is no JSON object: what stands at byte " +
+                     std::to_string(position == 0 ? 0 : position - 1) + " is no JSON in UTF-8");
+  }
+
+ private:
+  bool report(const JsonValue& value) {
+    if (depth_ == 0 && value.kind != Kind::object) throw_file_error(what_ + " is no JSON object");
+    if (depth_ == 1) {
+      on_value_({1, field_, 0}, value);
+      index_ = 0;
+    } else if (depth_ == 2) {
+      on_value_({2, field_, index_}, value);
+      ++index_;
+    }
+    return true;
+  }
+  bool start(Kind kind) {
+    report({.kind = kind});
+    ++depth_;
+    return true;
+  }
+  bool end() {
+    --depth_;
+    return true;
+  }
+
+  const std::string& what_;
+  const std::function<void(const JsonPlace&, const JsonValue&)>& on_value_;
+  std::size_t depth_ = 0;  // of arrays and objects around the next value
+  std::string field_;
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+std::string JsonValue::text() const {
+  switch (kind) {
+    case Kind::boolean:
+      return boolean ? "true" : "false";
+    case Kind::integer:
+      return std::to_string(integer);
+    case Kind::number:
+      return detail::number_text(number);
+    case Kind::string:
+      return quote(string);
+    case Kind::array:
+      return "array";
+    case Kind::object:
+      return "object";
+    default:
+      return "null";
+  }
+}
+
+void read_json_object(std::string_view text, const std::string& what,
+                      const std::function<void(const JsonPlace&, const JsonValue&)>& on_value) {
+  // The parser would take a zero byte for the end of the text.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    throw_file_error(what + " is no JSON object: it has a zero byte at " + std::to_string(zero));
+  ObjectReader reader(what, on_value);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+}
+
+std::string json_string(std::string_view text, std::string_view what) {
+  constexpr std::string_view shorts = "\"\"\\\\\bb\ff\nn\rr\tt";  // each with the letter it is escaped by
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  std::string json = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    utf8proc_int32_t code_point = 0;
+    const utf8proc_ssize_t length =
+        utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &code_point);
+    if (length <= 0) throw_argument_error(std::string(what) + " " + quote(text) + " is not valid UTF-8");
+    std::size_t escape = 0;
+    while (escape < shorts.size() && shorts[escape] != text[at]) escape += 2;
+    if (escape < shorts.size()) {
+      json += '\\';
+      json += shorts[escape + 1];
+    } else if (code_point < 0x20) {
+      std::array<char, 8> escaped{};
+      std::snprintf(escaped.data(), escaped.size(), "\\u%04x", static_cast<unsigned>(code_point));
+      json += escaped.data();
+    } else {
+      json += text.substr(at, static_cast<std::size_t>(length));
+    }
+    at += static_cast<std::size_t>(length);
+  }
+  return json + '"';
+}
+
+std::string json_number(double value) {
+  std::string text = detail::number_text(value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace heed::io
