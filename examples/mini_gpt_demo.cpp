@@ -40,6 +40,8 @@ struct Options {
   std::string positions = "learned";
   Index batch = 12;
   Index steps = 1000;
+  Index rate_steps = 0;  // 0: all of them
+  Index every = 0;       // 0: a twentieth of them
   double rate = 2e-3;
   std::string save;
   std::string resume;
@@ -50,7 +52,9 @@ struct Options {
   Index threads = 0;
 };
 
-// Ctrl-C: the step under way is finished, then the run is saved. A second one ends the program at once.
+// Ctrl-C: the step under way is finished, then the run is saved. A second one ends the program at once. The
+// exit code is 130 whenever it comes, as shells report a program that Ctrl-C ended.
+constexpr int interrupted_code = 130;
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch no lock");
 
@@ -92,6 +96,9 @@ void require(bool good, const std::string& message) {
 void check(const Options& options) {
   require(options.batch >= 1, "--batch is " + std::to_string(options.batch) + ", it must be at least 1");
   require(options.steps >= 0, "--steps is " + std::to_string(options.steps) + ", it must not be negative");
+  require(options.rate_steps >= 0,
+          "--lr-steps is " + std::to_string(options.rate_steps) + ", it must not be negative");
+  require(options.every >= 0, "--every is " + std::to_string(options.every) + ", it must not be negative");
   require(options.length >= 0, "--length is " + std::to_string(options.length) + ", it must not be negative");
   require(options.rate > 0 && options.rate < 10,
           "--lr is " + number(options.rate, "%g") + ", it must be above 0 and below 10");
@@ -143,6 +150,8 @@ std::string take_over(const CLI::App& app, const heed::Notes& notes, Options& op
   try {
     note("--steps", "steps", options.steps,
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
+    note("--lr-steps", "lr_steps", options.rate_steps,
+         [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
     note("--batch", "batch", options.batch,
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
     note("--lr", "lr", options.rate, [](const std::string& s) { return std::stod(s); });
@@ -187,10 +196,11 @@ class Training {
 
   /// Steps until all are done or Ctrl-C. Throws TrainingError if the loss leaves the numbers.
   void go_on(Run& run) {
-    const heed::CosineSchedule schedule{options_.rate, options_.rate / 10,
-                                        std::min<Index>(100, options_.steps / 10), options_.steps};
+    const Index falling = options_.rate_steps > 0 ? options_.rate_steps : options_.steps;
+    const heed::CosineSchedule schedule{options_.rate, options_.rate / 10, std::min<Index>(100, falling / 10),
+                                        falling};
     const Index first = done();
-    const Index every = std::max<Index>(1, options_.steps / 20);
+    const Index every = options_.every > 0 ? options_.every : std::max<Index>(1, options_.steps / 20);
     look(run, std::nullopt);
     heed::TokenBatch batch;
     double sum = 0;
@@ -210,6 +220,7 @@ class Training {
       }
     }
     bar_.finish();
+    if (done() == first) return;
     const double seconds = seconds_since_start();
     std::cout << demo::count_of(done() - first, "step") << " of " << options_.batch * options_.model.context
               << " tokens in " << number(seconds, "%.1f") << " s: "
@@ -224,6 +235,7 @@ class Training {
   void save(const std::string& folder) const {
     heed::save_checkpoint(folder, trainer_, random_, tokenizer_json_,
                           {{"steps", std::to_string(options_.steps)},
+                           {"lr_steps", std::to_string(options_.rate_steps)},
                            {"batch", std::to_string(options_.batch)},
                            {"lr", number(options_.rate, "%.17g")},
                            {"seed", std::to_string(options_.seed)},
@@ -382,7 +394,6 @@ std::string unused_folder() {
 std::optional<int> train(Training& training, Run& run, const Options& options) {
   // A folder that cannot be written is known before the training.
   if (!options.save.empty() && options.resume.empty()) training.save(options.save);
-  std::signal(SIGINT, on_interrupt);
   try {
     training.go_on(run);
   } catch (const heed::TrainingError& error) {
@@ -392,20 +403,23 @@ std::optional<int> train(Training& training, Run& run, const Options& options) {
     std::cerr << "A smaller --lr may help.\n";
     return 1;
   }
+  std::signal(SIGINT, SIG_DFL);  // before the look at what came until then: none is lost in between
   if (interrupted) {
     const std::string folder = options.save.empty() ? unused_folder() : options.save;
     training.save(folder);
     std::cout << "Stopped at step " << training.done() << " of " << options.steps
               << ", saved. To go on: --resume " << heed::escaped(folder) << "\n";
-    return 130;  // as shells report a program that Ctrl-C ended
+    return interrupted_code;
   }
   if (!options.save.empty()) std::cout << "Saved in " << heed::escaped(options.save) << "\n";
-  std::signal(SIGINT, SIG_DFL);
   return std::nullopt;
 }
 
 int run(const CLI::App& app, Options& options) {
   check(options);
+  // Before anything is read or saved, and whether or not the parent process ignores it: what a shell starts
+  // in the background does.
+  std::signal(SIGINT, on_interrupt);
   std::optional<std::string> text;
   std::optional<heed::Gpt<Scalar>> model;
   std::optional<demo::AnyTokenizer> tokenizer;
@@ -451,12 +465,14 @@ int run(const CLI::App& app, Options& options) {
             << ", context " << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
             << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
   if (run) {
-    if (done > 0) std::cout << "Goes on at step " << done << "\n";
+    if (!options.resume.empty()) std::cout << "Goes on at step " << done << "\n";
     const std::string tokenizer_json = tokenizer->to_json();
     Training training(options, tokenizer_json, text_fingerprint, trainer, random);
     if (const auto code = train(training, *run, options)) return *code;
     show_curve(*run, tokenizer->unit());
   } else {
+    std::signal(SIGINT, SIG_DFL);
+    if (interrupted) return interrupted_code;
     std::cout << "It has learned for " << demo::count_of(done, "step") << "\n";
   }
   return write_sample(options, *model, *tokenizer, prompt, executor);
@@ -493,6 +509,11 @@ int program(int argc, char** argv) {
   app.add_option("--steps", options.steps, "steps in all, those before --resume included")
       ->check(possible)
       ->capture_default_str();
+  app.add_option("--lr-steps", options.rate_steps, "steps over which the learning rate falls (default: all)")
+      ->check(possible);
+  app.add_option("--every", options.every,
+                 "steps from one line and checkpoint to the next (default: a twentieth of them)")
+      ->check(possible);
   app.add_option("--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine")
       ->capture_default_str();
   app.add_option("--save", options.save, "folder for checkpoints, written while it trains and at its end");

@@ -35,20 +35,53 @@ grep -q 'held out' one || fail "nothing is held out"
 run --steps 60 --seed 7 --threads 1 >other
 ! cmp -s one other || fail "the same text from another seed"
 
-# Killed by Ctrl-C somewhere, then resumed: the same checkpoint and text as in one go.
-run --steps 4000 --save whole >whole_text
-"$program" "${small[@]}" --steps 4000 --save parts >first &
+# Ctrl-C in the middle, then resumed: the same checkpoint and text as in one go. The run is too long to end by itself,
+# and its own lines say how far it is, through a pipe. A shell's background jobs start with SIGINT ignored.
+mkfifo lines
+"$program" "${small[@]}" --steps 1000000000 --lr-steps 400 --every 20 --save parts >lines &
 running=$!
-until [ -e parts/checkpoint.safetensors ]; do sleep 0.05; done
+exec 3<lines
+line=none
+until [[ $line == *'step 40 '* ]]; do read -r line <&3 || fail "it ends before step 40, after: $line"; done
 kill -INT "$running"
+cat <&3 >last_lines
+exec 3<&-
 status=0
 wait "$running" || status=$?
 [ "$status" -eq 130 ] || fail "exit code $status after Ctrl-C"
-grep -q 'Stopped at step .* of 4000, saved' first || fail "Ctrl-C says: $(tail -1 first)"
-run --resume parts >parts_text
-grep -q 'Goes on at step' parts_text || fail "it does not go on"
+stopped=$(sed -n 's/^Stopped at step \([0-9]*\) of 1000000000, saved\. To go on: --resume parts$/\1/p' last_lines)
+[ "${stopped:-0}" -ge 40 ] || fail "Ctrl-C says: $(tail -1 last_lines)"
+steps=$((stopped + 50))
+run --resume parts --steps "$steps" >parts_text
+grep -qx "Goes on at step $stopped" parts_text || fail "it does not go on: $(cat parts_text)"
+run --steps "$steps" --lr-steps 400 --save whole >whole_text
 cmp whole/checkpoint.safetensors parts/checkpoint.safetensors || fail "another model after Ctrl-C and --resume"
 diff <(sed -n '/^Sample/,$p' whole_text) <(sed -n '/^Sample/,$p' parts_text) || fail "another text after --resume"
+
+# Ctrl-C before the first step, while the text is read: a pipe can be opened for writing once the program reads it.
+for launcher in 'env' 'env --default-signal=INT'; do
+  $launcher true 2>/dev/null || continue
+  rm -rf early early_whole
+  mkfifo early_text
+  # shellcheck disable=SC2086  # two words
+  $launcher "$program" "${small[@]}" --text early_text --steps 30 --save early >first &
+  running=$!
+  exec 3>early_text
+  kill -INT "$running"
+  seq 1 900 >&3
+  exec 3>&-
+  status=0
+  wait "$running" || status=$?
+  [ "$status" -eq 130 ] || fail "exit code $status after Ctrl-C before the first step"
+  grep -q '^Stopped at step 0 of 30, saved' first || fail "Ctrl-C before the first step says: $(tail -1 first)"
+  rm early_text
+  seq 1 900 >early_text
+  run --resume early >early_lines
+  grep -q '^Goes on at step 0' early_lines || fail "it does not go on from step 0"
+  run --text early_text --steps 30 --save early_whole >/dev/null
+  cmp early/checkpoint.safetensors early_whole/checkpoint.safetensors || fail "another model after a stop at step 0"
+  rm early_text
+done
 
 # A run keeps its text and its model. Who only writes needs neither, and leaves the run as it is.
 seq 1 900 >own
@@ -89,5 +122,7 @@ printf 'characters of "characters", the characters of characters and characters\
 run --text words --tokenizer bpe --vocab-size 30 --steps 2 --save words_run >/dev/null
 run --resume words_run --steps 3 >/dev/null || fail "byte pairs with the word characters"
 expect_error 'temperature is -1' --temperature -1
+expect_error '--lr-steps is -1' --lr-steps -1
+expect_error '--every is -1' --every -1
 expect_error 'cannot open' --resume nowhere
 echo passed
