@@ -29,7 +29,7 @@ version=$(sed -n 's/^project(heed VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMake
 cp -r "$here/consumer" "$here/embedded" "$work"
 
 echo "install, move, remove the build"
-configure "$source_dir" "$work/build" -DHEED_BUILD_TESTS=OFF -DHEED_BUILD_BENCHMARKS=OFF -DHEED_BUILD_EXAMPLES=OFF
+configure "$source_dir" "$work/build" -DHEED_WARNINGS_AS_ERRORS=ON -DHEED_BUILD_TESTS=OFF -DHEED_BUILD_BENCHMARKS=OFF -DHEED_BUILD_EXAMPLES=OFF
 quietly cmake --build "$work/build" --parallel "$jobs"
 quietly cmake --install "$work/build" --prefix "$work/first"
 mv "$work/first" "$work/moved"
