@@ -21,6 +21,9 @@
 
 namespace heed {
 
+template <class T>
+class CachedAttentionPlan;
+
 /// The sizes of one attention. A batch is a stack of rows, sequence after sequence; head h is the column
 /// block [h * head_dim, (h + 1) * head_dim). Query head h reads key/value head h / (num_heads /
 /// num_kv_heads).
@@ -80,6 +83,8 @@ struct CacheView {
   std::size_t value_tile_bytes = 0;
   Index tiles_per_head = 0;
   int storage = 0;
+  /// Tokens of each sequence, whose last ones the queries are; nullptr: the plan's shape and mask say both.
+  const Index* lengths = nullptr;
 };
 
 }  // namespace detail
@@ -177,6 +182,7 @@ class HEED_EXPORT AttentionPlan {
   std::string to_string() const;
 
  private:
+  friend class CachedAttentionPlan<T>;
   struct HEED_NO_EXPORT Run;  // one call of run()
 
   Index num_items() const noexcept;

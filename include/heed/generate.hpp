@@ -24,8 +24,9 @@ namespace heed {
 /// A text that a model reads on its way, and the scores of what comes next.
 ///
 /// A text may be longer than the model's context: when the context is full, the last `keep` tokens are read
-/// anew as its beginning, and the text goes on. Memory: the caches of all layers, for a whole context. The
-/// model must outlive this and not change meanwhile.
+/// anew as its beginning, and the text goes on. Memory: the caches of all layers, for a whole context, and
+/// what lies between the layers for 128 tokens, all of it taken by the constructor: read() and truncate()
+/// allocate nothing. The model must outlive this and not change meanwhile.
 template <class Scalar>
 class GptDecoder {
  public:
@@ -35,33 +36,50 @@ class GptDecoder {
   explicit GptDecoder(const Gpt<Scalar>& model, std::optional<Index> keep = std::nullopt,
                       Executor* executor = nullptr)
       : model_(model),
-        keep_(keep.value_or(std::max<Index>(1, model.config().context / 2))),
-        executor_(executor) {
-    if (keep_ < 1 || keep_ > context()) {
-      throw_argument_error("keep is " + std::to_string(keep_) +
-                           ", it must be at least 1 and at most the context, " + std::to_string(context()));
-    }
-    model.check_weights();
+        keep_(checked_keep(keep, model.config().context)),
+        executor_(executor),
+        max_rows_((std::min)(kMaxRows, context())),
+        attention_(attention_plan()) {
+    const Index d = model.config().d_model;
+    const Index ff = model.config().ff_size();
     for (const GptBlock<Scalar>& block : model.blocks)
       caches_.push_back(block.attention.make_cache(context()));
+    seen_.reserve(static_cast<std::size_t>(context()));
+    for (Matrix<Scalar>* rows : {&stream_, &normed_, &added_}) rows->setZero(max_rows_, d);
+    up_.setZero(max_rows_, ff);
+    if (model.config().gated) gate_.setZero(max_rows_, ff);
+    logits_.setZero(1, model.config().vocab_size);
+    const auto product_bytes = [&](Index rows, Index depth, Index cols) {
+      return static_cast<std::size_t>(threads()) * product_workspace_bytes<Scalar>(rows, depth, cols);
+    };
+    workspace_.reserve((std::max)({attention_.workspace_bytes(), product_bytes(max_rows_, d, ff),
+                                   product_bytes(max_rows_, ff, d), product_bytes(1, d, logits_.cols())}));
   }
+  /// The same text with the same model, which then goes its own way.
+  GptDecoder(const GptDecoder& other) : GptDecoder(other.model_, other.keep_, other.executor_) {
+    for (std::size_t l = 0; l < caches_.size(); ++l) caches_[l] = other.caches_[l];
+    seen_.insert(seen_.end(), other.seen_.begin(), other.seen_.end());
+    logits_ = other.logits_;
+  }
+  GptDecoder(GptDecoder&&) = default;
 
   /// Reads tokens, and returns the scores of the one after them: 1 x vocab_size. Each has the bits that
   /// Gpt::forward() gives it, as long as the context was never full. Throws RangeError for a token outside
-  /// the vocabulary, ArgumentError for none.
+  /// the vocabulary, ArgumentError for none, ShapeError if the model has changed its sizes; the text is then
+  /// what it was.
   const Matrix<Scalar>& read(std::span<const TokenId> ids) {
     if (ids.empty()) throw_argument_error("there are no tokens to read: give at least one");
     model_.check_weights();
     model_.tokens.check_ids(ids);
-    const Index new_tokens = static_cast<Index>(ids.size());
-    seen_.insert(seen_.end(), ids.begin(), ids.end());
+    // Nothing throws from here on.
+    const Index new_tokens = std::ssize(ids);
     Index unread = new_tokens;
     if (num_tokens() + new_tokens > context()) {
       for (KvCache<Scalar>& cache : caches_) cache.clear();
-      unread = (std::min)((std::max)(keep_, (std::min)(new_tokens, context())), std::ssize(seen_));
+      unread =
+          (std::min)((std::max)(keep_, (std::min)(new_tokens, context())), std::ssize(seen_) + new_tokens);
     }
-    // No token further back will be looked at again.
-    if (std::ssize(seen_) > context()) seen_.erase(seen_.begin(), seen_.end() - context());
+    remember(ids);
     pass(std::span(seen_).last(static_cast<std::size_t>(unread)));
     return logits_;
   }
@@ -77,32 +95,121 @@ class GptDecoder {
     for (KvCache<Scalar>& cache : caches_) cache.truncate(0, length);
   }
 
-  /// Of the last read().
+  /// Of the last read(); zeros before the first.
   const Matrix<Scalar>& logits() const noexcept { return logits_; }
 
   /// Tokens in the cache.
   Index num_tokens() const { return caches_.front().kv_len(); }
 
  private:
-  Index context() const { return model_.config().context; }
+  using Rows = RowFunctions<Scalar>;
+  using View = MatrixView<Scalar>;
+  using ConstView = MatrixView<const Scalar>;
 
-  void pass(std::span<const TokenId> ids) {
-    Matrix<Scalar> stream = model_.embed(ids, 1, num_tokens());
-    const LayerOptions options = model_.attention_options(1, executor_);
+  // A prompt is read in parts of so many tokens: enough for the products to run at full speed.
+  static constexpr Index kMaxRows = 128;
+
+  static Index checked_keep(std::optional<Index> keep, Index context) {
+    const Index kept = keep.value_or((std::max<Index>)(1, context / 2));
+    if (kept < 1 || kept > context) {
+      throw_argument_error("keep is " + std::to_string(kept) +
+                           ", it must be at least 1 and at most the context, " + std::to_string(context));
+    }
+    return kept;
+  }
+
+  MultiHeadAttentionDecodePlan<Scalar> attention_plan() const {
+    model_.check_weights();
+    const MultiHeadAttention<Scalar>& attention = model_.blocks.front().attention;
+    const KvCacheShape cache{.batch_size = 1,
+                             .num_kv_heads = attention.num_kv_heads(),
+                             .head_dim = attention.head_dim(),
+                             .value_dim = attention.value_dim(),
+                             .capacity = context()};
+    return attention.decode_plan(cache, max_rows_, model_.attention_options(1, executor_));
+  }
+
+  Index context() const { return model_.config().context; }
+  Index threads() const { return detail::threads_of(executor_); }
+
+  /// The last tokens, a context of them at most: none further back will be looked at again.
+  void remember(std::span<const TokenId> ids) noexcept {
+    const auto fresh = ids.last((std::min)(ids.size(), static_cast<std::size_t>(context())));
+    const Index kept = (std::min)(std::ssize(seen_), context() - std::ssize(fresh));
+    seen_.erase(seen_.begin(), seen_.end() - kept);
+    seen_.insert(seen_.end(), fresh.begin(), fresh.end());  // there is room for them
+  }
+
+  void pass(std::span<const TokenId> ids) noexcept {
+    while (!ids.empty()) {
+      const auto part = ids.first((std::min)(ids.size(), static_cast<std::size_t>(max_rows_)));
+      ids = ids.subspan(part.size());
+      const View stream = read_part(part);
+      if (ids.empty()) write_logits(stream.block(stream.rows - 1, 0, 1, stream.cols));
+    }
+  }
+
+  /// The blocks, on up to max_rows_ tokens: their vectors behind the last block.
+  View read_part(std::span<const TokenId> ids) noexcept {
+    const Index rows = std::ssize(ids);
+    const auto top = [rows](Matrix<Scalar>& matrix) {
+      return mutable_view(matrix).block(0, 0, rows, matrix.cols());
+    };
+    const View stream = top(stream_);
+    const View normed = top(normed_);
+    const View added = top(added_);
+    const View up = top(up_);
+    Rows::gather(view(model_.tokens.table), ids.data(), stream);
+    const ConstView positions = model_.position_table();
+    if (!positions.empty())
+      Rows::add(stream, positions.block(num_tokens(), 0, rows, stream.cols), stream, executor_);
     for (std::size_t l = 0; l < model_.blocks.size(); ++l) {
       const GptBlock<Scalar>& block = model_.blocks[l];
-      stream += block.attention.prefill(block.norm1.forward(stream, executor_), caches_[l], options);
-      stream += block.feed_forward.forward(block.norm2.forward(stream, executor_), executor_);
+      norm(block.norm1, stream, normed);
+      attention_.run(detail::layer_tensors<Scalar>(normed, block.attention.projections(), added), caches_[l],
+                     workspace_.data(), executor_);
+      Rows::add(stream, added, stream, executor_);
+      norm(block.norm2, stream, normed);
+      const FeedForward<Scalar>& ff = block.feed_forward;
+      product(normed, ff.up, up);
+      if (ff.gate) {
+        const View gate = top(gate_);
+        product(normed, *ff.gate, gate);
+        Rows::gated(ff.activation, gate, up, up, executor_);
+      } else {
+        Rows::activation(ff.activation, up, up, executor_);
+      }
+      product(up, ff.down, added);
+      Rows::add(stream, added, stream, executor_);
     }
-    logits_ = model_.scores(stream.bottomRows(1), executor_);
+    return stream;
+  }
+
+  void write_logits(const ConstView& last) noexcept {
+    const View normed = mutable_view(normed_).block(0, 0, 1, normed_.cols());
+    norm(model_.final_norm, last, normed);
+    run_product<Scalar>(normed, model_.output_view(), mutable_view(logits_), workspace_.data(), threads(),
+                        executor_);
+  }
+
+  void norm(const Norm<Scalar>& layer, const ConstView& x, const View& out) const noexcept {
+    Rows::norm(x, view(layer.weight), detail::view_unless_empty(layer.bias), layer.options, out, executor_);
+  }
+  void product(const ConstView& x, const Linear<Scalar>& layer, const View& out) const noexcept {
+    run_product<Scalar>(x, view(layer.w), out, workspace_.data(), threads(), executor_,
+                        detail::view_unless_empty(layer.b));
   }
 
   const Gpt<Scalar>& model_;
   Index keep_;
   Executor* executor_;
+  Index max_rows_;
+  MultiHeadAttentionDecodePlan<Scalar> attention_;
   std::vector<KvCache<Scalar>> caches_;
   std::vector<TokenId> seen_;  // the last ones, a context of them at most
+  Matrix<Scalar> stream_, normed_, added_, up_, gate_;
   Matrix<Scalar> logits_;
+  Workspace workspace_;
 };
 
 struct GenerateOptions {

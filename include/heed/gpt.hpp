@@ -108,23 +108,45 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
     require_shape(tokens.table, "tokens.table", c.vocab_size, d);
     require_shape(positions, "positions", learned ? c.context : 0, learned ? d : 0);
     require_shape(output, "output", c.tied ? 0 : d, c.tied ? 0 : c.vocab_size);
+    const auto require_bias = [&](const RowVector<Scalar>& bias, const char* name, Index cols) {
+      if (bias.size() > 0) require_shape(bias, name, 1, cols);
+    };
     require_shape(final_norm.weight, "final_norm.weight", 1, d);
+    require_bias(final_norm.bias, "final_norm.bias", d);
     if (std::ssize(blocks) != c.num_layers) {
       throw_shape_error("the model has " + std::to_string(blocks.size()) +
                         " blocks, its configuration says " + std::to_string(c.num_layers));
     }
     for (const GptBlock<Scalar>& block : blocks) {
+      const MultiHeadAttention<Scalar>& attention = block.attention;
+      if (attention.num_heads() != c.num_heads || attention.num_kv_heads() != c.kv_heads()) {
+        throw_shape_error("a block has " + std::to_string(attention.num_heads()) + " heads on " +
+                          std::to_string(attention.num_kv_heads()) +
+                          " of keys and values, its configuration says " + std::to_string(c.num_heads) +
+                          " on " + std::to_string(c.kv_heads()));
+      }
       require_shape(block.norm1.weight, "norm1.weight", 1, d);
-      require_shape(block.attention.w_q, "attention.w_q", d, d);
-      require_shape(block.attention.w_k, "attention.w_k", d, kv);
-      require_shape(block.attention.w_v, "attention.w_v", d, kv);
-      require_shape(block.attention.w_o, "attention.w_o", d, d);
+      require_bias(block.norm1.bias, "norm1.bias", d);
+      require_bias(attention.b_q, "attention.b_q", d);
+      require_bias(attention.b_k, "attention.b_k", kv);
+      require_bias(attention.b_v, "attention.b_v", kv);
+      require_bias(attention.b_o, "attention.b_o", d);
+      require_shape(attention.w_q, "attention.w_q", d, d);
+      require_shape(attention.w_k, "attention.w_k", d, kv);
+      require_shape(attention.w_v, "attention.w_v", d, kv);
+      require_shape(attention.w_o, "attention.w_o", d, d);
       require_shape(block.norm2.weight, "norm2.weight", 1, d);
+      require_bias(block.norm2.bias, "norm2.bias", d);
+      require_bias(block.feed_forward.up.b, "feed_forward.up.b", c.ff_size());
+      require_bias(block.feed_forward.down.b, "feed_forward.down.b", d);
       require_shape(block.feed_forward.up.w, "feed_forward.up.w", d, c.ff_size());
       require_shape(block.feed_forward.down.w, "feed_forward.down.w", c.ff_size(), d);
       if (block.feed_forward.gate.has_value() != c.gated)
         throw_shape_error("a block has a gate where the configuration has none, or none where it has one");
-      if (c.gated) require_shape(block.feed_forward.gate->w, "feed_forward.gate.w", d, c.ff_size());
+      if (c.gated) {
+        require_shape(block.feed_forward.gate->w, "feed_forward.gate.w", d, c.ff_size());
+        require_bias(block.feed_forward.gate->b, "feed_forward.gate.b", c.ff_size());
+      }
     }
   }
 

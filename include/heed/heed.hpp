@@ -28,9 +28,11 @@
 #include "heed/merge.hpp"
 #include "heed/kv_cache.hpp"
 #include "heed/cached_attention.hpp"
+#include "heed/cached_attention_plan.hpp"
 #include "heed/reference.hpp"
 #include "heed/matrix_product.hpp"
 #include "heed/multi_head_attention_plan.hpp"
+#include "heed/multi_head_attention_decode_plan.hpp"
 #include "heed/multi_head_attention.hpp"
 
 #include "heed/parameters.hpp"

@@ -37,7 +37,12 @@ struct KvCacheShape {
   /// A ring: a token beyond the capacity takes the place of the oldest one. Attention then needs a mask with
   /// window(left, right), and window left + number of queries <= capacity.
   bool ring = false;
+
+  bool operator==(const KvCacheShape&) const = default;
 };
+
+template <class T>
+class MultiHeadAttentionDecodePlan;
 
 /// Float or double. Memory: batch_size * num_kv_heads * capacity * (head_dim + value_dim) numbers, capacity
 /// rounded up to whole tiles of the kernel (one more in a ring), all of it taken by the constructor. Not for
@@ -103,10 +108,15 @@ class HEED_EXPORT KvCache {
   detail::CacheView cache_view() const noexcept;
 
  private:
+  friend class MultiHeadAttentionDecodePlan<T>;
+
   void require_sequence(Index sequence) const;
   void require_room(Index sequence, Index tokens, const std::optional<Rotary>& rotary) const;
   void require_key_value(const MatrixView<const T>& key, const MatrixView<const T>& value,
                          Index sequences) const;
+  void require_room(Index tokens, const std::optional<Rotary>& rotary) const;
+  void store(const MatrixView<const T>& key, const MatrixView<const T>& value,
+             const std::optional<Rotary>& rotary) noexcept;
   void store(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
              const std::optional<Rotary>& rotary) noexcept;
   void copy_tokens(const KvCache& from, Index from_sequence, Index to_sequence) noexcept;

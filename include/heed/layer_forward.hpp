@@ -48,6 +48,13 @@ struct ProjectionWeights {
   MatrixView<const Scalar> b_o = {};
 };
 
+/// What self-attention reads and writes.
+template <class Scalar>
+LayerTensors<Scalar> layer_tensors(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w,
+                                   const MatrixView<Scalar>& out) {
+  return {x, w.w_q, w.w_k, w.w_v, w.w_o, out, {}, {}, w.b_q, w.b_k, w.b_v, w.b_o};
+}
+
 /// What a layer reads: x alone, or the sequences that x attends to.
 template <class Scalar>
 struct LayerInputs {
@@ -163,8 +170,7 @@ Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
                        const LayerOptions& options, MultiHeadAttentionResult<Scalar>* result) {
   const LayerShape shape = layer_shape(in, w, num_heads, options);
   Matrix<Scalar> out(in.x.rows, w.w_o.cols);
-  LayerTensors<Scalar> tensors{in.x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out),
-                               {},   {},    w.b_q, w.b_k, w.b_v, w.b_o};
+  LayerTensors<Scalar> tensors = layer_tensors(in.x, w, mutable_view(out));
   if (in.key_input) {
     tensors.key_input = *in.key_input;
     tensors.value_input = *in.value_input;
@@ -201,10 +207,7 @@ Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x, const Projectio
     throw_argument_error("query_starts is given: with a cache, every sequence gets as many new tokens");
   const LayerShape shape = layer_shape<Scalar>({x}, w, num_heads, own);
   Matrix<Scalar> out(x.rows, w.w_o.cols);
-  check_layer_tensors(
-      shape, Mask(),
-      LayerTensors<Scalar>{
-          x, w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out), {}, {}, w.b_q, w.b_k, w.b_v, w.b_o});
+  check_layer_tensors(shape, Mask(), layer_tensors(x, w, mutable_view(out)));
   Matrix<Scalar> query(x.rows, w.w_q.cols);
   Matrix<Scalar> key(x.rows, w.w_k.cols);
   Matrix<Scalar> value(x.rows, w.w_v.cols);

@@ -13,6 +13,7 @@
 
 #include "heed/attention.hpp"
 #include "heed/layer_forward.hpp"
+#include "heed/multi_head_attention_decode_plan.hpp"
 #include "heed/parameters.hpp"
 #include "heed/random.hpp"
 
@@ -263,6 +264,44 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                         std::to_string(cache.shape().batch_size) + " sequences needs one for each");
     }
     return prefill(x, cache, options);
+  }
+
+  /// A plan for decode_into(): up to max_new_tokens tokens of each sequence at a time, against caches as
+  /// make_cache() makes them. Of the options it takes mask, score and the executor's number of threads.
+  /// Throws as the plan's constructor does, ArgumentError if query_starts is given.
+  MultiHeadAttentionDecodePlan<Scalar> decode_plan(const KvCacheShape& cache, Index max_new_tokens = 1,
+                                                   const LayerOptions& options = {}) const {
+    if (!options.query_starts.empty())
+      throw_argument_error("query_starts is given: with a cache, every sequence gets as many new tokens");
+    return MultiHeadAttentionDecodePlan<Scalar>({.cache = cache,
+                                                 .num_heads = num_heads_,
+                                                 .d_in = w_q.rows(),
+                                                 .d_out = w_o.cols(),
+                                                 .max_new_tokens = max_new_tokens},
+                                                options.mask, options.score,
+                                                detail::threads_of(options.executor));
+  }
+
+  /// prefill() or step() with a plan of decode_plan(): the same bits in `out` (rows of x x d_model), without
+  /// an allocation, as a thread needs that must be in time. workspace has plan.workspace_bytes() bytes,
+  /// aligned to Workspace::alignment. Throws before the cache changes if something does not fit.
+  template <class X, class O>
+  void decode_into(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache, Eigen::DenseBase<O>& out,
+                   const MultiHeadAttentionDecodePlan<Scalar>& plan, void* workspace,
+                   Executor* executor = nullptr) const {
+    require_scalar<X>();
+    require_scalar<O>();
+    const LayerTensors<Scalar> tensors = detail::layer_tensors(view(x), projections(), mutable_view(out));
+    plan.check_tensors(tensors, cache);
+    plan.run(tensors, cache, workspace, executor);
+  }
+
+  /// decode_into() a part of a matrix: m.row(i) as out.
+  template <class X, class O>
+  void decode_into(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache, Eigen::DenseBase<O>&& out,
+                   const MultiHeadAttentionDecodePlan<Scalar>& plan, void* workspace,
+                   Executor* executor = nullptr) const {
+    decode_into(x, cache, out, plan, workspace, executor);
   }
 
  private:

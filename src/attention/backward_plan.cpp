@@ -196,7 +196,8 @@ struct AttentionBackwardPlan<T>::Run {
         strided(tensors.key.block(kv_row, kv_head * shape.head_dim, forward.kv_len, shape.head_dim));
     forward.value =
         strided(tensors.value.block(kv_row, kv_head * shape.value_dim, forward.kv_len, shape.value_dim));
-    detail::set_scores(plan.numbers_, plan.mask_, shape, sequence, head, 0, parts, forward);
+    detail::set_scores(plan.numbers_, plan.mask_, shape, sequence, plan.numbers_.query_offset(sequence), head,
+                       0, parts, forward);
     forward.workspace = own;
     block.grad_out =
         strided(tensors.grad_out.block(query_row, head * shape.value_dim, query_len, shape.value_dim));

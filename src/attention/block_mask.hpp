@@ -53,13 +53,14 @@ kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const AttentionShape& s
   return part;
 }
 
-/// What makes the scores of a block: the mask, seen from query `query` of a head on, and the numbers. The
-/// block knows its kv_len; parts has room for Mask::most_matrices and lives as long as it. Of a cache, keys
-/// are turned already.
+/// What makes the scores of a block: the mask, seen from query `query` of a head on, and the numbers.
+/// query_offset: where the sequence's first query stands. The block knows its kv_len; parts has room for
+/// Mask::most_matrices and lives as long as it. Of a cache, keys are turned already.
 template <class T>
 void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const AttentionShape& shape, Index sequence,
-                Index head, Index query, kernels::MaskPart<T>* parts, kernels::AttentionBlock<T>& block) {
-  block.first_position = query + numbers.query_offset(sequence);
+                Index query_offset, Index head, Index query, kernels::MaskPart<T>* parts,
+                kernels::AttentionBlock<T>& block) {
+  block.first_position = query + query_offset;
   block.visible = visible_range(mask, sequence, block.kv_len, block.first_position);
   block.num_mask_parts = 0;
   for (const MaskMatrix& matrix : mask.matrices())

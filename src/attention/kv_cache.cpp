@@ -146,17 +146,19 @@ void KvCache<T>::require_key_value(const MatrixView<const T>& key, const MatrixV
                        heads_of(shape_.value_dim));
 }
 
+/// For as many new tokens of every sequence.
+template <class T>
+void KvCache<T>::require_room(Index tokens, const std::optional<Rotary>& rotary) const {
+  for (Index b = 0; b < shape_.batch_size; ++b) require_room(b, tokens, rotary);
+}
+
 template <class T>
 void KvCache<T>::append(const MatrixView<const T>& key, const MatrixView<const T>& value,
                         const std::optional<Rotary>& rotary) {
   require_key_value(key, value, shape_.batch_size);
-  const Index tokens = shape_.batch_size == 0 ? 0 : key.rows / shape_.batch_size;
-  for (Index b = 0; b < shape_.batch_size; ++b) require_room(b, tokens, rotary);
+  require_room(shape_.batch_size == 0 ? 0 : key.rows / shape_.batch_size, rotary);
   if (rotary) (void)rotary->template table<T>();  // may allocate, so not in the middle
-  for (Index b = 0; b < shape_.batch_size; ++b) {
-    store(b, key.block(b * tokens, 0, tokens, key.cols), value.block(b * tokens, 0, tokens, value.cols),
-          rotary);
-  }
+  store(key, value, rotary);
 }
 
 template <class T>
@@ -167,6 +169,16 @@ void KvCache<T>::append_to(Index sequence, const MatrixView<const T>& key, const
   require_room(sequence, key.rows, rotary);
   if (rotary) (void)rotary->template table<T>();
   store(sequence, key, value, rotary);
+}
+
+template <class T>
+void KvCache<T>::store(const MatrixView<const T>& key, const MatrixView<const T>& value,
+                       const std::optional<Rotary>& rotary) noexcept {
+  const Index tokens = shape_.batch_size == 0 ? 0 : key.rows / shape_.batch_size;
+  for (Index b = 0; b < shape_.batch_size; ++b) {
+    store(b, key.block(b * tokens, 0, tokens, key.cols), value.block(b * tokens, 0, tokens, value.cols),
+          rotary);
+  }
 }
 
 template <class T>

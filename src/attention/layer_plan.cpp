@@ -3,6 +3,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/check.hpp"
+#include "attention/layer_buffers.hpp"
 #include "attention/plan_text.hpp"
 #include "heed/multi_head_attention_plan.hpp"
 #include "heed/product_plan.hpp"
@@ -10,21 +11,12 @@
 
 namespace heed {
 
+using detail::matrix_bytes;
 using detail::require_positive;
 using detail::require_possible;
 using detail::require_product;
 
 namespace {
-
-template <class T>
-std::size_t matrix_bytes(Index rows, Index cols) {
-  return detail::round_to_line(static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols) * sizeof(T));
-}
-
-template <class T>
-MatrixView<T> row_major(std::byte* data, Index rows, Index cols) {
-  return {reinterpret_cast<T*>(data), rows, cols, cols, 1};
-}
 
 /// Rows and columns of what lies between the products. Made by every run, so without a copy of the starts.
 struct Sizes {
@@ -160,15 +152,10 @@ void MultiHeadAttentionPlan<T>::run(const LayerTensors<T>& tensors, void* worksp
   const Sizes sizes(shape_);
   auto* next = static_cast<std::byte*>(workspace);
   std::byte* const tiles = next + buffer_bytes_;
-  const auto take = [&](Index rows, Index cols) {
-    const MatrixView<T> matrix = row_major<T>(next, rows, cols);
-    next += matrix_bytes<T>(rows, cols);
-    return matrix;
-  };
-  const MatrixView<T> query = take(sizes.rows, sizes.query_cols);
-  const MatrixView<T> key = take(sizes.kv_rows, sizes.key_cols);
-  const MatrixView<T> value = take(sizes.kv_rows, sizes.value_cols);
-  const MatrixView<T> own_heads = take(sizes.rows, sizes.head_cols);
+  const MatrixView<T> query = detail::take_matrix<T>(next, sizes.rows, sizes.query_cols);
+  const MatrixView<T> key = detail::take_matrix<T>(next, sizes.kv_rows, sizes.key_cols);
+  const MatrixView<T> value = detail::take_matrix<T>(next, sizes.kv_rows, sizes.value_cols);
+  const MatrixView<T> own_heads = detail::take_matrix<T>(next, sizes.rows, sizes.head_cols);
   const MatrixView<T> heads = tensors.heads.data != nullptr ? tensors.heads : own_heads;
 
   const ProductTerm<T> projections[] = {

@@ -42,7 +42,11 @@ struct AttentionPlan<T>::Run {
   const AttentionTensors<T>& tensors;
   const kernels::Kernels<T>& kernels;
   std::byte* workspace;
-  std::size_t stride;  // from one thread's part of the workspace to the next
+  std::size_t stride;          // from one thread's part of the workspace to the next
+  const Index* cache_lengths;  // of each sequence, or nullptr: the plan's shape says them
+  Index query_len;             // of each sequence, if the batch is not ragged
+  detail::Groups groups;
+  detail::Blocks blocks;
   Index items;
   bool in_order;  // an item is all blocks of a group
 
@@ -52,17 +56,51 @@ struct AttentionPlan<T>::Run {
         kernels(kernels::kernels_of<T>(kernels::table())),
         workspace(static_cast<std::byte*>(memory)),
         stride(p.thread_bytes_),
+        cache_lengths(t.cache != nullptr ? t.cache->lengths : nullptr),
+        query_len(p.shape_.query_len),
+        groups{p.groups_, p.group_heads_},
+        blocks{p.block_rows_, p.blocks_per_group_},
         in_order(std::any_of(t.observers, t.observers + t.num_observers,
                              [](const WeightsObserver<T>* observer) { return observer->in_order(); })) {
-    items = in_order ? p.shape_.batch_size * p.groups_ : p.num_items();
+    if (cache_lengths != nullptr) cut_new_queries();
+    items = in_order                 ? p.shape_.batch_size * groups.count
+            : p.first_items_.empty() ? p.shape_.batch_size * groups.count * blocks.per_group
+                                     : p.num_items();
+  }
+
+  /// The plan is for any number of queries up to its own: those of this run are cut as if it were planned for
+  /// them.
+  void cut_new_queries() {
+    AttentionShape shape;  // without starts, so that nothing is allocated
+    shape.batch_size = plan.shape_.batch_size;
+    shape.num_heads = plan.shape_.num_heads;
+    shape.num_kv_heads = plan.shape_.num_kv_heads;
+    shape.query_len = query_len = shape.batch_size == 0 ? 0 : tensors.query.rows / shape.batch_size;
+    groups = detail::groups_of(shape);
+    blocks = detail::equal_blocks(shape, plan.threads_, kernels);
+  }
+
+  Index query_len_of(Index sequence) const {
+    return plan.shape_.query_starts.empty() ? query_len : plan.shape_.query_len_of(sequence);
+  }
+  Index query_start(Index sequence) const {
+    return plan.shape_.query_starts.empty() ? sequence * query_len : plan.shape_.query_start(sequence);
+  }
+  Index kv_len_of(Index sequence) const {
+    return cache_lengths != nullptr ? cache_lengths[sequence] : plan.shape_.kv_len_of(sequence);
+  }
+  /// Of a cache that grows, queries are the last tokens.
+  Index query_offset(Index sequence) const {
+    return cache_lengths != nullptr ? cache_lengths[sequence] - query_len
+                                    : plan.numbers_.query_offset(sequence);
   }
 
   /// The place of block `block` of a group, counted over all groups of the sequence.
   BlockPlace place(Index sequence, Index group, Index block) const {
     const AttentionShape& shape = plan.shape_;
-    const Index heads = plan.group_heads_;
-    const Index rows_in_all = shape.query_len_of(sequence) * heads;
-    const Index first_row = block * plan.block_rows_;
+    const Index heads = groups.heads;
+    const Index rows_in_all = query_len_of(sequence) * heads;
+    const Index first_row = block * blocks.rows;
     BlockPlace place{};
     place.sequence = sequence;
     place.head = group * heads;
@@ -72,26 +110,26 @@ struct AttentionPlan<T>::Run {
     place.heads = heads;
     place.query = heads == 1 ? first_row : first_row / heads;
     place.first_head = heads == 1 ? 0 : first_row % heads;
-    place.rows = std::min(plan.block_rows_, rows_in_all - first_row);
+    place.rows = std::min(blocks.rows, rows_in_all - first_row);
     return place;
   }
 
   Index blocks_of(Index sequence) const {
-    if (plan.first_items_.empty()) return plan.blocks_per_group_;
-    const Index rows = plan.shape_.query_len_of(sequence) * plan.group_heads_;
-    return plan.block_rows_ == 0 ? 0 : (rows + plan.block_rows_ - 1) / plan.block_rows_;
+    if (plan.first_items_.empty()) return blocks.per_group;
+    const Index rows = plan.shape_.query_len_of(sequence) * groups.heads;
+    return blocks.rows == 0 ? 0 : (rows + blocks.rows - 1) / blocks.rows;
   }
 
   void run_item(Index item, std::byte* own) const {
-    const Index groups = plan.groups_;
+    const Index count = groups.count;
     if (in_order) {
-      const Index blocks = blocks_of(item / groups);
-      for (Index block = 0; block < blocks; ++block)
-        run_block(place(item / groups, item % groups, block), own);
+      const Index in_group = blocks_of(item / count);
+      for (Index block = 0; block < in_group; ++block)
+        run_block(place(item / count, item % count, block), own);
       return;
     }
     Index sequence = 0;
-    Index blocks = plan.blocks_per_group_;
+    Index in_group = blocks.per_group;
     // Of all divisions below, a single query would feel each. In a ragged batch the only block need not be
     // the first sequence's.
     if (items == 1 && plan.first_items_.empty()) {
@@ -99,16 +137,16 @@ struct AttentionPlan<T>::Run {
       return;
     }
     if (plan.first_items_.empty()) {
-      sequence = item / (groups * blocks);
-      item -= sequence * groups * blocks;
+      sequence = item / (count * in_group);
+      item -= sequence * count * in_group;
     } else {
       const auto& first = plan.first_items_;
       sequence = std::upper_bound(first.begin(), first.end(), item) - first.begin() - 1;
       item -= first[static_cast<std::size_t>(sequence)];
-      blocks = blocks_of(sequence);
+      in_group = blocks_of(sequence);
     }
     // The last block first: under a causal mask it is the longest, and the short ones even out the end.
-    run_block(place(sequence, item / blocks, blocks - 1 - item % blocks), own);
+    run_block(place(sequence, item / in_group, in_group - 1 - item % in_group), own);
   }
 
   void set_keys(kernels::AttentionBlock<T>& block, const BlockPlace& place) const {
@@ -134,15 +172,15 @@ struct AttentionPlan<T>::Run {
 
   void run_block(const BlockPlace& place, std::byte* own) const {
     const AttentionShape& shape = plan.shape_;
-    const Index query_row = shape.query_start(place.sequence) + place.query;
+    const Index query_row = query_start(place.sequence) + place.query;
     kernels::AttentionBlock<T> block{};
     block.query = head_rows(tensors.query, query_row, place.head, shape.head_dim);
     block.out = head_rows(tensors.out, query_row, place.head, shape.value_dim);
-    block.kv_len = shape.kv_len_of(place.sequence);
+    block.kv_len = kv_len_of(place.sequence);
     set_keys(block, place);
     kernels::MaskPart<T> parts[Mask::most_matrices];
-    detail::set_scores(plan.numbers_, plan.mask_, shape, place.sequence, place.head, place.query, parts,
-                       block);
+    detail::set_scores(plan.numbers_, plan.mask_, shape, place.sequence, query_offset(place.sequence),
+                       place.head, place.query, parts, block);
     block.num_rows = place.rows;
     block.heads = place.heads;
     block.first_head = place.first_head;
@@ -182,7 +220,7 @@ void AttentionPlan<T>::run(const AttentionTensors<T>& tensors, void* workspace,
   // One task for each part of the workspace. Where heads are few, threads share them from the first block on,
   // which is the longest.
   const Index tasks = std::min(threads_, std::max<Index>(1, run.items));
-  const Index ranges = shape_.batch_size * groups_ >= tasks ? tasks : 1;
+  const Index ranges = shape_.batch_size * run.groups.count >= tasks ? tasks : 1;
   detail::run_shared(*executor, tasks, run.items, ranges, [&run](Index thread, Index item) {
     run.run_item(item, run.workspace + static_cast<std::size_t>(thread) * run.stride);
   });
