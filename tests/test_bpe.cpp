@@ -65,7 +65,7 @@ TEST_CASE("encoding equals trying every token length at every place") {
   };
   for (int i = 0; i < 1000; ++i) {
     const BpeTokenizer tokenizer =
-        heed::train_bpe(text_of("aabc .", 200), {.vocab_size = 80, .min_frequency = 1});
+        heed::train_bpe("a" + text_of("aabc .", 200), {.vocab_size = 80, .min_frequency = 1});
     for (int j = 0; j < 5; ++j) {
       const std::string text = text_of("aaabbcd .", 60);
       INFO(tokenizer.to_json() << "\ntext: " << text);
@@ -130,6 +130,21 @@ TEST_CASE("words are runs of letters, numbers and underscores of any script, eve
   CHECK(words("a\u200Bb") == "a \u200B b");                                  // nor is it white space: Cf
   CHECK(words("\U0001F44D\U0001F44D") == "\U0001F44D \U0001F44D");
   CHECK(words("\u20ACa\u2192b") == "\u20AC a \u2192 b");
+}
+
+TEST_CASE("combining marks end a word, as in Python's \\w, and decode gives them back as words") {
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"e\u0301te\u0301", "e \u0301 te \u0301"},  // decomposed accents
+      {"\u0939\u093F\u0928\u094D\u0926\u0940", "\u0939 \u093F \u0928 \u094D \u0926 \u0940"},  // Hindi
+      {"\u05E9\u05B8\u05C1\u05DC\u05D5\u05B9\u05DD",
+       "\u05E9 \u05B8 \u05C1 \u05DC\u05D5 \u05B9 \u05DD"},                                    // Hebrew
+      {"\u0E17\u0E35\u0E48\u0E19\u0E35\u0E48", "\u0E17 \u0E35 \u0E48 \u0E19 \u0E35 \u0E48"},  // Thai
+      {"\u00E9t\u00E9 \u05E9\u05DC\u05D5\u05DD", "\u00E9t\u00E9 \u05E9\u05DC\u05D5\u05DD"}};  // without marks
+  for (const auto& [text, words] : texts) {
+    CAPTURE(text);
+    const BpeTokenizer tokenizer = heed::train_bpe(text, {.vocab_size = 1000, .min_frequency = 1});
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == words);
+  }
 }
 
 TEST_CASE("white space is Unicode's White_Space, and part of the vocabulary but of no word") {

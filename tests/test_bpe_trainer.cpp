@@ -17,7 +17,7 @@ using heed::Index;
 using heed::TokenId;
 
 std::string random_text(std::mt19937& random, std::string_view alphabet, std::size_t max_length) {
-  std::string text(random() % (max_length + 1), ' ');
+  std::string text(1 + random() % max_length, ' ');
   for (char& c : text) c = alphabet[random() % alphabet.size()];
   return text;
 }
@@ -125,13 +125,26 @@ TEST_CASE("a character cut in two by a document border is two ill-formed halves"
 
 TEST_CASE("training on too little text stops early and reports the true size of the vocabulary") {
   const heed::BpeTrainOptions options{.vocab_size = 300, .min_frequency = 1};
-  CHECK(heed::train_bpe("", options).vocab_size() == 4);
-  CHECK(heed::train_bpe(std::vector<std::string_view>{}, options) == BpeTokenizer());
   CHECK(heed::train_bpe("   ", options).vocab_size() == 5);
   CHECK(heed::train_bpe("a", options).vocab_size() == 6);   // a, a</w>
   CHECK(heed::train_bpe("ab", options).vocab_size() == 8);  // a, b, ab, ab</w>
   CHECK(heed::train_bpe("ab", {.vocab_size = 300, .min_frequency = 2}).vocab_size() == 6);
   CHECK(heed::train_bpe("ab", {.vocab_size = 6, .min_frequency = 1}).merges().empty());
+}
+
+TEST_CASE("an empty corpus is refused: there is nothing to learn from") {
+  using Documents = std::vector<std::string_view>;
+  for (const Documents& documents : {Documents{""}, Documents{}, Documents{"", ""}}) {
+    CAPTURE(documents.size());
+    CHECK_THROWS_AS(heed::train_bpe(documents, {}), heed::ArgumentError);
+  }
+  CHECK(heed::train_bpe(Documents{"", "a", ""}, {}) == heed::train_bpe("a", {}));
+  try {
+    heed::train_bpe("", {});
+    FAIL("no exception");
+  } catch (const heed::ArgumentError& error) {
+    CHECK(std::string(error.what()) == "the corpus is empty: there is nothing to learn from");
+  }
 }
 
 TEST_CASE("all characters are kept and nothing is learned if vocab_size is smaller than that") {

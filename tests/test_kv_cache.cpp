@@ -342,6 +342,7 @@ TEMPLATE_TEST_CASE("a ring refuses queries that would see what it has let go of"
     CAPTURE(mask.to_string(), queries);
     CHECK(contains(refused(mask, queries), "the ring keeps the last 10 of 50 tokens of sequence 0"));
   }
+  CHECK(contains(refused(causal(), 1), "add window(n, 0), where n + number of queries must not be above"));
   // What does not fit is named, also where the ring's own check would look at it.
   KvCache<TestType> two({2, 1, 4, 4, 1, KvStorage::same, true});
   for (int i = 0; i < 2; ++i) two.append(tokens.topRows(2), tokens.topRows(2));

@@ -101,6 +101,17 @@ TEST_CASE("files of 0 to 8 bytes are refused") {
   }
 }
 
+TEST_CASE("a file of another kind is called no safetensors file") {
+  // Longer than eight characters, text reads as an enormous length; these are a model's usual neighbours.
+  for (const std::string text :
+       {"", "{}", "{\"vocab\": {\"a\": 0}}", "once upon a time there was a corpus",
+        "PK\x03\x04 an archive of another library's weights", "GGUF and its version and its counts"}) {
+    CAPTURE(text);
+    CHECK(contains(cheap_refusal(bytes_of(text)), "is not a safetensors file"));
+  }
+  CHECK(contains(header_refusal("<html>"), "is not a safetensors file: the header must start with '{'"));
+}
+
 TEST_CASE("a header longer than the limit is refused before it is read") {
   // A file with a hole: it has the size, but takes neither disk nor memory.
   const TemporaryFolder folder;
@@ -326,7 +337,8 @@ TEST_CASE("any one byte changed in a good file never does worse than a refusal")
         }
         REQUIRE(total == 5);
       });
-      REQUIRE((message.empty() || contains(message, "file \"f\": ")));
+      REQUIRE((message.empty() || contains(message, "file \"f\": ") ||
+               contains(message, "file \"f\" is not a safetensors file")));
     }
   }
 }

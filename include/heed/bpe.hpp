@@ -5,13 +5,19 @@
 //   2016.
 //
 //   const heed::BpeTokenizer tokenizer = heed::train_bpe(corpus, {.vocab_size = 8000, .min_frequency = 2});
-//   const std::vector<heed::TokenId> ids = tokenizer.encode("the quick brown fox", {.begin = true, .end =
-//   true}); const std::string text = tokenizer.decode(ids);  // "the quick brown fox"
+//   const std::vector<heed::TokenId> ids = tokenizer.encode("the quick brown fox", {.begin = true});
+//   const std::string text = tokenizer.decode(ids);  // "the quick brown fox"
 //
 // Words. A word is a run of letters, numbers (Unicode general categories L* and N*) and '_', or any other
 // single character that is not white space (the Unicode property White_Space). White space separates words
 // and is otherwise dropped. A word's symbols are its characters and, after the last one, the end-of-word mark
 // "</w>".
+//
+// Combining marks (M*) are not among the letters, as they are not in \w of Python's regular expressions, so
+// each is a word of its own and ends the one before it: the vowel signs of Hindi and Thai, the points of
+// Hebrew, the accents of decomposed text ("e" and U+0301). encode and decode go by the same rule, so decode
+// puts a blank on both sides of each such mark: "e\u0301t\u00E9" comes back as "e \u0301 t\u00E9". Text that
+// is composed first (NFC) keeps the words of languages that have composed letters.
 //
 // Characters are Unicode code points of UTF-8 text; nothing is normalised or lower-cased. NUL is a character
 // like others. Text that is not UTF-8 is read as if each maximal ill-formed subsequence (Unicode 15,
@@ -102,7 +108,8 @@ class HEED_EXPORT BpeTokenizer {
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text, BpeEncodeOptions options = {}) const;
 
   /// The text of ids: words joined by one blank, <pad>, <bos> and <eos> left out, <unk> as U+FFFD. White
-  /// space and the place of blanks are not kept by encode, so this gives back the words, not the bytes.
+  /// space and the place of blanks are not kept by encode, so this gives back the words, not the bytes, and
+  /// words as they are defined above: punctuation and combining marks stand alone.
   /// Throws RangeError, naming the id and its place, if an id is not in the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] std::string decode(std::initializer_list<TokenId> ids) const;
@@ -158,8 +165,10 @@ class HEED_EXPORT BpeTokenizer {
 /// result depends on the text and the options alone.
 ///
 /// Time is O(n log n) and memory O(n), n being the characters of the distinct words, plus one reading of the
-/// corpus and the text of the vocabulary. Throws ArgumentError for options out of range, and for a vocabulary
-/// whose text would exceed 64 MiB (very long words, each merged into few tokens, make such).
+/// corpus and the text of the vocabulary. Throws ArgumentError for options out of range, for a corpus without
+/// a single byte (one of white space alone, or too small for a merge, gives the vocabulary of its
+/// characters), and for a vocabulary whose text would exceed 64 MiB (very long words, each merged into few
+/// tokens, make such).
 HEED_EXPORT BpeTokenizer train_bpe(std::string_view corpus, const BpeTrainOptions& options,
                                    const BpeTrainCallback& on_merge = {});
 

@@ -293,7 +293,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::size_t da
                                            const std::string& file) {
   // The parser would skip a byte order mark or blanks, and take a zero byte for the end of the text.
   if (json.empty() || json.front() != '{') {
-    throw_file_error(file + ": the header must start with '{', not " + quote(json, 20));
+    throw_file_error(file + " is not a safetensors file: the header must start with '{', not " +
+                     quote(json, 20));
   }
   if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
     throw_file_error(file + ": the header has a zero byte at " + std::to_string(zero));

@@ -25,14 +25,15 @@ std::size_t header_length(std::span<const std::byte, prefix_bytes> prefix, std::
     length |= std::to_integer<std::uint64_t>(prefix[i]) << (8 * i);
   }
   if (length == 0) {
-    throw_file_error(file + ": its header has length 0");
+    throw_file_error(file + " is not a safetensors file: its header has length 0");
   }
   if (length > file_bytes - prefix_bytes) {
-    throw_file_error(file + ": its header should have " + std::to_string(length) + " bytes, but only " +
+    throw_file_error(file + " is not a safetensors file, or is cut short: its header should have " +
+                     std::to_string(length) + " bytes, but only " +
                      std::to_string(file_bytes - prefix_bytes) + " bytes follow");
   }
   if (length > SafetensorsFile::max_header_bytes) {
-    throw_file_error(file + ": its header of " + std::to_string(length) +
+    throw_file_error(file + " is not a safetensors file: its header of " + std::to_string(length) +
                      " bytes is longer than the limit of " +
                      std::to_string(SafetensorsFile::max_header_bytes));
   }
@@ -40,7 +41,8 @@ std::size_t header_length(std::span<const std::byte, prefix_bytes> prefix, std::
 }
 
 [[noreturn]] void refuse_short_file(std::size_t file_bytes, const std::string& file) {
-  throw_file_error(file + ": " + std::to_string(file_bytes) + " bytes are too short for a safetensors file");
+  throw_file_error(file + " is not a safetensors file: " + std::to_string(file_bytes) +
+                   " bytes are too short for one");
 }
 
 std::string_view as_text(std::span<const std::byte> bytes) {

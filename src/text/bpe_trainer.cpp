@@ -134,6 +134,9 @@ void Trainer::learn(Index vocab_size, const BpeTrainCallback& on_merge) {
 BpeTokenizer train_bpe(std::span<const std::string_view> documents, const BpeTrainOptions& options,
                        const BpeTrainCallback& on_merge) {
   text::check(options);
+  const auto is_empty = [](std::string_view document) { return document.empty(); };
+  if (std::all_of(documents.begin(), documents.end(), is_empty))
+    throw_argument_error("the corpus is empty: there is nothing to learn from");
   // The trainer's memory is given back before the tokenizer's tables are built.
   auto [vocabulary, merges] = [&] {
     text::Trainer trainer(std::max<Index>(options.min_frequency, 1));
