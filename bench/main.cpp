@@ -3,11 +3,12 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
 #include <fstream>
 #include <iostream>
+#include <limits>
+#include <optional>
+#include <regex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,7 +17,9 @@
 
 #include "cells.hpp"
 #include "chart.hpp"
+#include "command_line.hpp"
 #include "guards.hpp"
+#include "heed/terminal.hpp"
 #include "report.hpp"
 
 namespace {
@@ -51,6 +54,15 @@ std::string selection(const std::string& filter, bool quick, bool with_peers) {
   return filter.starts_with('-') ? filter : "^guard/|" + filter;
 }
 
+/// Refuses what is no regular expression before anything is measured.
+void require_regex(const std::string& filter) {
+  try {
+    (void)std::regex(filter.starts_with('-') ? filter.substr(1) : filter);
+  } catch (const std::regex_error& error) {
+    throw heed::ArgumentError("--filter is " + filter + ", no regular expression: " + error.what());
+  }
+}
+
 /// Runs what is registered and selected.
 heed::bench::SampleMap measured(std::string program, const std::string& selected, int repetitions) {
   // Random interleaving: the samples of a cell and of its rivals are spread over the whole run, so that a
@@ -78,34 +90,41 @@ heed::bench::SampleMap measured(std::string program, const std::string& selected
 int run(int argc, char** argv) {
   CLI::App app{
       "Heed's benchmarks: attention, products and layers against the naive loops, plain Eigen, the machine's "
-      "peak, and other libraries."};
+      "peak, and other libraries. Exits with 1 if a result or a measurement is not to be trusted, and with 2 "
+      "if "
+      "an argument is wrong."};
   bool quick = false;
   bool with_peers = false;
-  int threads = 1;
+  std::optional<int> threads;
   std::string json_path;
   std::string svg_path;
   std::string filter = ".*";
-  int repetitions = 0;
-  app.add_flag("--quick", quick, "Fewer cells and samples: under a minute");
-  CLI::Option* peers_flag = app.add_flag(
-      "--peers", with_peers, "Beside other libraries, on problems that they solve too (if built with them)");
-  app.add_option("--threads", threads, "With --peers: the threads that each of them may use")
-      ->check(CLI::Range(1, 1024))
-      ->needs(peers_flag);
-  app.add_option("--json", json_path, "Also write the table as JSON, a list of objects");
-  app.add_option("--svg", svg_path, "Also draw it: a bar for everyone in every cell");
-  app.add_option("--filter", filter, "Only benchmarks whose name matches this regular expression");
-  app.add_option("--repetitions", repetitions, "Samples of each benchmark (default: 11, with --quick 5)")
-      ->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
-  if (repetitions == 0) repetitions = quick ? 5 : 11;
+  std::optional<int> given_repetitions;
+  app.add_flag("--quick", quick, "fewer cells and samples: under a minute");
+  app.add_flag("--peers", with_peers,
+               "beside other libraries, on problems that they solve too (if built with them)");
+  demo::number(app, "--threads", threads, "with --peers: the threads that each of them may use (default: 1)",
+               {.min = 1, .max = 1024});
+  demo::path(app, "--json", json_path, "file", "also write the table as JSON, a list of objects");
+  demo::path(app, "--svg", svg_path, "file", "also draw it: a bar for everyone in every cell");
+  app.add_option("--filter", filter, "only benchmarks whose name matches this regular expression")
+      ->type_name("REGEX")
+      ->capture_default_str();
+  demo::number(app, "--repetitions", given_repetitions,
+               "samples of each benchmark (default: 11, with --quick 5)", {.min = 1, .max = 1000});
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
+  if (threads && !with_peers)
+    throw heed::ArgumentError("--threads is for --peers: Heed's own cells name their threads (t1, t2)");
+  require_regex(filter);
+  const int repetitions = given_repetitions.value_or(quick ? 5 : 11);
 
   OutputFile json_file(json_path);
   OutputFile svg_file(svg_path);
 
   std::vector<heed::bench::Cell> cells;
   if (with_peers) {
-    cells = heed::bench::register_peer_cells({.quick = quick, .threads = threads, .filter = filter});
+    cells =
+        heed::bench::register_peer_cells({.quick = quick, .threads = threads.value_or(1), .filter = filter});
   } else {
     heed::bench::Grid grid;
     grid.quick = quick;
@@ -115,7 +134,10 @@ int run(int argc, char** argv) {
   heed::bench::register_guards();
 
   const heed::bench::SampleMap samples = measured(argv[0], selection(filter, quick, with_peers), repetitions);
-  std::cout << heed::bench::table(cells, samples) << std::flush;
+  // A file keeps the table as it is, whatever terminal it is read in.
+  const heed::Terminal terminal = heed::query_terminal();
+  const heed::Index width = terminal.interactive ? terminal.width : std::numeric_limits<heed::Index>::max();
+  std::cout << heed::bench::table(cells, samples, width) << std::flush;
   const std::vector<std::string> broken = heed::bench::broken_guards(cells, samples);
   for (const std::string& sentence : broken) std::cerr << "heed_bench: " << sentence << '\n';
   if (!broken.empty()) throw std::runtime_error("the measurement is not to be trusted");
@@ -127,10 +149,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << "heed_bench: " << error.what() << '\n';
-    return 1;
-  }
+  return demo::guarded("heed_bench", [&] { return run(argc, argv); });
 }

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <string>
 
 #include "heed/isa.hpp"
 #include "machine.hpp"
+#include "rows.hpp"
 
 namespace heed::bench {
 
@@ -18,11 +19,6 @@ std::string plain_name(const std::string& name) {
     if (at != std::string::npos) return plain_name(name.substr(0, at));
   }
   return name;
-}
-
-std::string pad(const std::string& text, std::size_t width, bool left = false) {
-  const std::string blanks(text.size() < width ? width - text.size() : 0, ' ');
-  return left ? text + blanks : blanks + text;
 }
 
 std::string times_text(double ratio) {
@@ -118,67 +114,74 @@ void Collector::ReportRuns(const std::vector<Run>& runs) {
   }
 }
 
-std::string table(const std::vector<Cell>& cells, const SampleMap& samples) {
+std::string table(const std::vector<Cell>& cells, const SampleMap& samples, Index width) {
   const std::vector<Contestant> rivals = rivals_of(cells);
   const bool with_col_major = std::any_of(
       cells.begin(), cells.end(), [&](const Cell& cell) { return col_major_ratio(cell, samples) > 0; });
-  std::size_t widest = 30;
-  for (const Cell& cell : cells) widest = std::max(widest, cell.name.size());
-  std::ostringstream text;
-  text << processor() << ", " << compiler() << ", kernels: " << isa()
-       << "\ntimes are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, "
-          "measured "
-          "beside each sample,\nfor decode: reading memory, keys and values counted once;\nHeed's work is "
-          "planned once and run many times; the others: their own "
-          "fraction of the peak,\nand their time / Heed's time; - : not run; naive: the loops of "
-          "reference.hpp;\neigen: plain products, with the full score matrix, compiled for "
-       << isa();
+  const Index page = std::min<Index>(width, 110);
+  std::string about =
+      "times are medians, +- is (largest - smallest) / median; peak: independent multiply-adds, measured "
+      "beside "
+      "each sample, for decode: reading memory, keys and values counted once; Heed's work is planned once "
+      "and "
+      "run many times; the others: their own fraction of the peak, and their time / Heed's time; - : not "
+      "run; "
+      "naive: the loops of reference.hpp; eigen: plain products, with the full score matrix, compiled for " +
+      std::string(isa());
   for (const Contestant& rival : rivals) {
-    if (!rival.version.empty()) text << "; " << rival.name << " " << rival.version;
+    if (!rival.version.empty()) about.append("; " + rival.name + " " + rival.version);
   }
   const auto is_call = [](const Contestant& rival) { return rival.name == name_of(Contender::heed_call); };
+  std::string text = demo::wrapped("", processor() + ", " + compiler() + ", kernels: " + isa(), page) +
+                     demo::wrapped("", about, page);
   if (std::any_of(rivals.begin(), rivals.end(), is_call)) {
-    text << "\nheed call: the one-line call, which checks its arguments, plans and takes memory each time";
+    text += demo::wrapped(
+        "", "heed call: the one-line call, which checks its arguments, plans and takes memory each time",
+        page);
   }
   if (with_col_major) {
-    text << "\ncol-major: Heed's least processor time with column-major matrices over that with row-major "
-            "ones";
+    text += demo::wrapped(
+        "", "col-major: Heed's least processor time with column-major matrices over that with row-major ones",
+        page);
   }
-  text << "\n\n"
-       << pad("cell", widest, true) << pad("ms", 10) << pad("+-", 6) << pad("GFLOP/s", 9) << pad("of peak", 9)
-       << pad("max error", 11);
-  if (with_col_major) text << pad("col-major", 11);
-  for (const Contestant& rival : rivals) text << pad(rival.name, 15);
-  text << '\n';
+
+  std::vector<Row> rows;
   std::string failures;
   for (const Cell& cell : cells) {
     for (const Contestant& c : cell.contestants) {
       if (!c.failure.empty())
-        failures.append("failed: " + c.name + " in " + cell.name + ": " + c.failure + "\n");
+        failures += demo::wrapped("failed: ", c.name + " in " + cell.name + ": " + c.failure, page);
     }
     const Figures f = figures(cell, name_of(Contender::heed), samples);
     if (f.milliseconds == 0) continue;
-    text << pad(cell.name, widest, true) << pad(milliseconds_text(f.milliseconds), 10)
-         << pad(format("%.0f%%", 100 * f.spread), 6) << pad(format("%.2f", f.gflops), 9)
-         << pad(fraction_text(f.peak_fraction), 9) << pad(format("%.1e", cell.max_error), 11);
+    Row& row = rows.emplace_back(Row{cell.name,
+                                     {{"ms", milliseconds_text(f.milliseconds), 10},
+                                      {"+-", format("%.0f%%", 100 * f.spread), 6},
+                                      {"GFLOP/s", format("%.2f", f.gflops), 9},
+                                      {"of peak", fraction_text(f.peak_fraction), 9},
+                                      {"max error", format("%.1e", cell.max_error), 11}}});
     const double col_major = col_major_ratio(cell, samples);
-    if (with_col_major) text << pad(col_major == 0 ? "-" : format("%.3fx", col_major), 11);
-    for (const Contestant& rival : rivals) text << pad(rival_text(cell, rival.name, samples), 15);
-    text << '\n';
+    if (with_col_major)
+      row.fields.push_back({"col-major", col_major == 0 ? "-" : format("%.3fx", col_major), 11});
+    for (const Contestant& rival : rivals)
+      row.fields.push_back({rival.name, rival_text(cell, rival.name, samples), 15});
+  }
+  const auto add_rate = [&](const std::string& name, const Samples& s, const std::string& rate,
+                            std::size_t columns) {
+    rows.push_back({name,
+                    {{"ms", milliseconds_text(median(s.milliseconds)), 10},
+                     {"+-", format("%.0f%%", 100 * spread(s.milliseconds)), 6},
+                     {"", rate, columns}}});
+  };
+  for (const auto& [name, s] : samples) {
+    if (!s.bytes_per_second.empty())
+      add_rate(name, s, format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12);
   }
   for (const auto& [name, s] : samples) {
-    if (s.bytes_per_second.empty()) continue;
-    text << pad(name, widest, true) << pad(milliseconds_text(median(s.milliseconds)), 10)
-         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 6)
-         << pad(format("%.1f MB/s", median(s.bytes_per_second) * 1e-6), 12) << '\n';
+    if (!s.tokens_per_second.empty())
+      add_rate(name, s, format("%.0f tokens/s", median(s.tokens_per_second)), 20);
   }
-  for (const auto& [name, s] : samples) {
-    if (s.tokens_per_second.empty()) continue;
-    text << pad(name, widest, true) << pad(milliseconds_text(median(s.milliseconds)), 10)
-         << pad(format("%.0f%%", 100 * spread(s.milliseconds)), 6)
-         << pad(format("%.0f tokens/s", median(s.tokens_per_second)), 20) << '\n';
-  }
-  return text.str() + failures;
+  return text + "\n" + rows_text("cell", rows, width) + failures;
 }
 
 std::string json(const std::vector<Cell>& cells, const SampleMap& samples) {

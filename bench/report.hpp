@@ -10,6 +10,7 @@
 
 #include "cells.hpp"
 #include "figures.hpp"
+#include "heed/view.hpp"
 
 namespace heed::bench {
 
@@ -26,7 +27,8 @@ class Collector final : public benchmark::BenchmarkReporter {
   bool failed_ = false;
 };
 
-std::string table(const std::vector<Cell>& cells, const SampleMap& samples);
+/// In lines of at most `width` columns.
+std::string table(const std::vector<Cell>& cells, const SampleMap& samples, Index width);
 std::string json(const std::vector<Cell>& cells, const SampleMap& samples);
 
 }  // namespace heed::bench

@@ -1,12 +1,14 @@
 // bpe_demo: learns byte-pair encoding in front of your eyes, then encodes and decodes a text.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "command_line.hpp"
+#include "corpus.hpp"
 #include "demo.hpp"
 #include "heed/bpe.hpp"
 #include "heed/error.hpp"
@@ -23,29 +25,30 @@ struct Options {
   std::string load_file;
   std::string save_file;
   std::vector<std::string> texts;
-  Index vocab_size = 80;
+  std::optional<Index> vocab_size;
   Index min_frequency = 2;
   Index shown_merges = 20;
 };
 
 BpeTokenizer train(const Options& options) {
-  const std::string corpus =
-      options.corpus_file.empty() ? demo::tutorial_corpus : demo::read_text(options.corpus_file);
-  std::cout << "Corpus: "
-            << (options.corpus_file.empty() ? "the tutorial's" : heed::escaped(options.corpus_file)) << ", "
-            << corpus.size()
-            << " bytes. Every word is cut into its characters and an end-of-word mark </w>;\n"
-            << "then the most frequent pair of neighbours becomes one symbol, again and again:\n\n";
+  const demo::Corpus corpus = demo::corpus_for(options.corpus_file, options.texts);
+  demo::say("Corpus: ",
+            heed::escaped(corpus.name) + ", " + std::to_string(corpus.bytes()) +
+                " bytes. Every word is cut into its characters and an end-of-word mark </w>; then "
+                "the most frequent pair of neighbours becomes one symbol, again and again:");
+  std::cout << '\n';
   demo::ProgressBar bar;
+  const auto show = [&](const heed::BpeTrainStep& step) {
+    bar.update(step.vocab_size, step.target_vocab_size, "tokens");
+    if (step.merge.rank >= options.shown_merges) return;
+    demo::say("  merge " + std::to_string(step.merge.rank + 1) + ": ",
+              "(" + in_quotes(step.merge.pair.first) + ", " + in_quotes(step.merge.pair.second) + ") -> " +
+                  in_quotes(step.merge.new_token) + "   " + std::to_string(step.frequency) + " times");
+  };
   const BpeTokenizer tokenizer = heed::train_bpe(
-      corpus, {.vocab_size = options.vocab_size, .min_frequency = options.min_frequency},
-      [&](const heed::BpeTrainStep& step) {
-        bar.update(step.vocab_size, step.target_vocab_size, "tokens");
-        if (step.merge.rank >= options.shown_merges) return;
-        std::cout << "  merge " << step.merge.rank + 1 << ": (" << in_quotes(step.merge.pair.first) << ", "
-                  << in_quotes(step.merge.pair.second) << ") -> " << in_quotes(step.merge.new_token) << "   "
-                  << step.frequency << " times\n";
-      });
+      corpus.views(),
+      {.vocab_size = options.vocab_size.value_or(corpus.vocab_size), .min_frequency = options.min_frequency},
+      show);
   bar.finish();
   const Index hidden = std::ssize(tokenizer.merges()) - options.shown_merges;
   if (hidden > 0) std::cout << "  ... and " << hidden << " more (--merges N shows N)\n";
@@ -57,18 +60,11 @@ BpeTokenizer train(const Options& options) {
 
 void print_vocabulary(const BpeTokenizer& tokenizer) {
   constexpr TokenId shown = 100;
-  constexpr std::size_t line_width = 100;
   std::cout << "Vocabulary of " << tokenizer.vocab_size() << " tokens:\n";
-  std::string line;
-  for (TokenId id = 0; id < std::min<Index>(shown, tokenizer.vocab_size()); ++id) {
-    const std::string entry = "  " + std::to_string(id) + " " + in_quotes(tokenizer.id_to_token(id));
-    if (line.size() + entry.size() > line_width) {
-      std::cout << line << '\n';
-      line.clear();
-    }
-    line += entry;
-  }
-  std::cout << line << '\n';
+  std::vector<std::string> entries;
+  for (TokenId id = 0; id < std::min<Index>(shown, tokenizer.vocab_size()); ++id)
+    entries.push_back(" " + std::to_string(id) + " " + in_quotes(tokenizer.id_to_token(id)));
+  demo::say(" ", entries);
   if (tokenizer.vocab_size() > shown)
     std::cout << "  ... and " << tokenizer.vocab_size() - shown << " more\n";
   std::cout << '\n';
@@ -76,28 +72,27 @@ void print_vocabulary(const BpeTokenizer& tokenizer) {
 
 void print_encoding(const BpeTokenizer& tokenizer, const std::string& text) {
   const std::vector<TokenId> ids = tokenizer.encode(text);
-  std::string tokens;
-  for (const TokenId id : ids) tokens += (tokens.empty() ? "" : " ") + in_quotes(tokenizer.id_to_token(id));
-  std::cout << "Text:    " << in_quotes(text) << '\n'
-            << "Tokens:  " << tokens << '\n'
-            << "Ids:     " << demo::list(ids) << "\n"
-            << "Decoded: " << in_quotes(tokenizer.decode(ids)) << "\n";
-  if (std::find(ids.begin(), ids.end(), BpeTokenizer::unk_id) != ids.end()) {
-    std::cout << "         (<unk>, shown as \uFFFD: a character, or an end of a word, that no token of the "
-                 "vocabulary covers)\n";
-  }
+  std::vector<std::string> tokens;
+  for (const TokenId id : ids) tokens.push_back(in_quotes(tokenizer.id_to_token(id)));
+  demo::say("Text:    ", in_quotes(text));
+  demo::say("Tokens:  ", tokens);
+  demo::say("Ids:     ", demo::list(ids));
+  demo::say("Decoded: ", in_quotes(tokenizer.decode(ids)));
+  if (const std::string sentence = demo::about_unknown(ids); !sentence.empty())
+    demo::say("         ", sentence);
   std::cout << '\n';
 }
 
 int run(const Options& options) {
-  if (options.shown_merges < 0) {
-    throw heed::ArgumentError("--merges is " + std::to_string(options.shown_merges) +
-                              ", must not be negative");
+  for (const std::string& text : options.texts) {
+    if (text.empty()) throw heed::ArgumentError("--text is empty: give one with a word in it");
   }
   const BpeTokenizer tokenizer =
       options.load_file.empty() ? train(options) : BpeTokenizer::load(options.load_file);
   print_vocabulary(tokenizer);
-  for (const std::string& text : options.texts) print_encoding(tokenizer, text);
+  const std::vector<std::string> examples = {"the quick brown fox", "the fox is here!"};
+  for (const std::string& text : options.texts.empty() ? examples : options.texts)
+    print_encoding(tokenizer, text);
   if (!options.save_file.empty()) {
     tokenizer.save(options.save_file);
     std::cout << "Saved as " << heed::escaped(options.save_file) << '\n';
@@ -108,19 +103,24 @@ int run(const Options& options) {
 int program(int argc, char** argv) {
   Options options;
   CLI::App app("Learns byte-pair encoding step by step, then encodes and decodes texts.");
-  auto* load =
-      app.add_option("--load", options.load_file, "read a tokenizer from this file instead of training one");
-  app.add_option("--corpus", options.corpus_file, "text file to learn from (default: the tutorial's corpus)")
-      ->check(CLI::ExistingFile)
-      ->excludes(load);
-  app.add_option("--vocab-size", options.vocab_size, "stop at this many tokens")->capture_default_str();
-  app.add_option("--min-frequency", options.min_frequency, "stop at pairs that are less frequent")
-      ->capture_default_str();
-  app.add_option("--text", options.texts, "text to encode (default: two examples)")->expected(1)->take_all();
-  app.add_option("--save", options.save_file, "write the tokenizer to this file");
-  app.add_option("--merges", options.shown_merges, "how many merges to print")->capture_default_str();
+  demo::path(app, "--load", options.load_file, "file", "a tokenizer to take instead of training one");
+  demo::path(
+      app, "--corpus", options.corpus_file, "file",
+      "text to learn from (default: the tutorial's; with --text, Shakespeare's sonnets and that text)");
+  demo::number(app, "--vocab-size", options.vocab_size,
+               "stop at this many tokens (default: 80 with the tutorial's corpus, else 8000)", {.min = 5});
+  demo::number(app, "--min-frequency", options.min_frequency, "stop at pairs that are less frequent",
+               {.min = 0});
+  app.add_option("--text", options.texts,
+                 "text to encode; several times: several texts (default: two examples)")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->take_all();
+  demo::path(app, "--save", options.save_file, "file", "where to write the tokenizer");
+  demo::number(app, "--merges", options.shown_merges, "how many merges to print", {.min = 0});
   if (const auto code = demo::parse(app, argc, argv)) return *code;
-  if (options.texts.empty()) options.texts = {"the quick brown fox", "the fox is here!"};
+  if (!options.load_file.empty() && !options.corpus_file.empty())
+    throw heed::ArgumentError("--load and --corpus exclude each other: a tokenizer is read or learned");
   return run(options);
 }
 

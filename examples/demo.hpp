@@ -4,17 +4,13 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -23,23 +19,24 @@
 #include "heed/bpe.hpp"
 #include "heed/display_text.hpp"
 #include "heed/error.hpp"
+#include "heed/terminal.hpp"
+#include "wrapped.hpp"
 
 namespace demo {
-
-inline const std::string tutorial_corpus =
-    "the quick brown fox jumps over the lazy dog the quick brown fox jumps over the lazy dog "
-    "she sells seashells by the seashore she sells seashells by the seashore ";
 
 /// The text in quotes, with everything escaped that could play with the terminal.
 inline std::string in_quotes(std::string_view text) {
   return "'" + heed::escaped(text) + "'";
 }
 
-/// "[33, 45, 50, 53]"
-inline std::string list(const std::vector<heed::TokenId>& ids) {
-  std::string text;
-  for (const heed::TokenId id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
-  return "[" + text + "]";
+/// "[33, 45, 50, 53]", in pieces between which a line may end.
+inline std::vector<std::string> list(const std::vector<heed::TokenId>& ids) {
+  std::vector<std::string> pieces;
+  for (const heed::TokenId id : ids) pieces.push_back(std::to_string(id) + ",");
+  if (pieces.empty()) return {"[]"};
+  pieces.front().insert(0, 1, '[');
+  pieces.back().back() = ']';
+  return pieces;
 }
 
 /// The bytes of a text file. Throws FileError, which names the file and what is wrong with it.
@@ -51,6 +48,26 @@ inline std::string read_text(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) throw heed::FileError("cannot read " + path + ": " + std::generic_category().message(errno));
   return text;
+}
+
+/// The bytes of a text to learn from. Throws FileError as read_text() does, and for a file without a byte.
+inline std::string read_corpus(const std::string& path) {
+  std::string text = read_text(path);
+  if (text.empty()) throw heed::FileError(path + " is empty: nothing to learn from");
+  return text;
+}
+
+/// Writes lines that fit the terminal, see wrapped().
+inline void say(const std::string& label, std::string_view sentence) {
+  std::cout << wrapped(label, sentence, columns());
+}
+inline void say(const std::string& label, const std::vector<std::string>& pieces) {
+  std::cout << wrapped(label, pieces, columns());
+}
+/// A line whose continuations are indented as it is.
+inline void say(const std::string& line) {
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  say(line.substr(0, indent), std::string_view(line).substr(indent));
 }
 
 /// "1 head", "2 heads"
@@ -70,11 +87,13 @@ class ProgressBar {
       return;
     drawn_ = now;
     shown_ = true;
-    constexpr heed::Index width = 24;
+    // The text first: a bar that is wider than the terminal would be left behind on every line.
+    const heed::Index room = std::max<heed::Index>(20, heed::query_terminal(STDERR_FILENO).width) - 1;
+    const heed::Index width = std::clamp<heed::Index>(room - 3 - heed::display_width(text), 0, 24);
     const heed::Index filled = std::min(width, width * done / std::max<heed::Index>(total, 1));
     std::cerr << "\r[" << std::string(static_cast<std::size_t>(filled), '#')
-              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] " << text << "\x1B[K"
-              << std::flush;
+              << std::string(static_cast<std::size_t>(width - filled), ' ') << "] "
+              << heed::truncated(text, room - 3 - width) << "\x1B[K" << std::flush;
   }
   void finish() const {
     if (shown_) std::cerr << "\r\x1B[K" << std::flush;
@@ -87,32 +106,5 @@ class ProgressBar {
   Clock::time_point start_ = Clock::now();
   Clock::time_point drawn_;
 };
-
-/// Parses the arguments. The exit code, if the program is to end here: after --help or wrong arguments.
-inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
-  }
-  return std::nullopt;
-}
-
-/// Runs a whole program, and turns every exception into a message and exit code 1.
-template <class Program>
-int guarded(const char* name, Program program) noexcept {
-  try {
-    const int code = program();
-    std::cout.flush();
-    if (!std::cout) throw heed::FileError("standard output cannot be written");
-    return code;
-  } catch (const std::bad_alloc&) {
-    std::cerr << name << ": not enough memory for these sizes\n";
-    return 1;
-  } catch (const std::exception& error) {
-    std::cerr << name << ": " << heed::escaped(error.what()) << '\n';
-    return 1;
-  }
-}
 
 }  // namespace demo

@@ -6,7 +6,6 @@
 //   mini_gpt_demo --resume run                                     # goes on where it stopped, and writes
 //   mini_gpt_demo --resume run --steps 0 --prompt "Dear"           # only writes
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "any_tokenizer.hpp"
+#include "command_line.hpp"
 #include "demo.hpp"
 #include "heed/heed.hpp"
 #include "sonnets.hpp"
@@ -85,31 +85,27 @@ std::string fingerprint(const std::string& text) {
 }
 
 std::string read_text(const Options& options) {
-  return options.text_file.empty() ? std::string(demo::sonnets) : demo::read_text(options.text_file);
+  return options.text_file.empty() ? std::string(demo::sonnets) : demo::read_corpus(options.text_file);
 }
 
 void require(bool good, const std::string& message) {
   if (!good) throw heed::ArgumentError(message);
 }
 
-/// What can be known to be wrong before any work.
+/// The fields of the library's options that a flag sets.
+const std::vector<std::pair<std::string, std::string>> field_flags = {
+    {"num_layers", "--layers"}, {"num_heads", "--heads"}, {"d_model", "--d-model"}};
+
+/// What the ranges of single options cannot say, and can be known to be wrong before any work.
 void check(const Options& options) {
-  require(options.batch >= 1, "--batch is " + std::to_string(options.batch) + ", it must be at least 1");
-  require(options.steps >= 0, "--steps is " + std::to_string(options.steps) + ", it must not be negative");
-  require(options.rate_steps >= 0,
-          "--lr-steps is " + std::to_string(options.rate_steps) + ", it must not be negative");
-  require(options.every >= 0, "--every is " + std::to_string(options.every) + ", it must not be negative");
-  require(options.length >= 0, "--length is " + std::to_string(options.length) + ", it must not be negative");
-  require(options.rate > 0 && options.rate < 10,
-          "--lr is " + number(options.rate, "%g") + ", it must be above 0 and below 10");
-  require(options.threads >= 0,
-          "--threads is " + std::to_string(options.threads) + ", it must not be negative");
   require(options.save.empty() || options.resume.empty() || options.save == options.resume,
           "--save and --resume name different folders: a run goes on in its own");
   require(options.save.empty() || !options.resume.empty() || !heed::has_checkpoint(options.save),
           "there is a run in " + heed::escaped(options.save) +
               " already: go on with --resume, or choose another folder");
-  heed::check_sampling(options.sampling);
+  heed::GptConfig model = options.model;
+  model.vocab_size = options.vocab_size;
+  demo::in_words_of_flags(field_flags, [&] { heed::check_config(model); });
 }
 
 constexpr std::pair<const char*, heed::PositionKind> position_kinds[] = {
@@ -172,12 +168,12 @@ Run prepare(const Options& options, const demo::AnyTokenizer& tokenizer, const s
   const std::vector<TokenId> ids = tokenizer.encode(text);
   const Index context = options.model.context;
   const Index held = std::ssize(ids) / 10;
-  std::cout << "Text: "
-            << (options.text_file.empty() ? "Shakespeare's sonnets" : heed::escaped(options.text_file))
-            << ", " << text.size() << " bytes, " << demo::count_of(std::ssize(ids), tokenizer.unit())
-            << " of " << tokenizer.vocab_size() << " kinds";
   const bool hold = held > context && std::ssize(ids) - held > context;
-  std::cout << (hold ? "; the last tenth is held out\n" : "; too short to hold any of it out\n");
+  demo::say("Text: ",
+            (options.text_file.empty() ? "Shakespeare's sonnets" : heed::escaped(options.text_file)) + ", " +
+                std::to_string(text.size()) + " bytes, " + demo::count_of(std::ssize(ids), tokenizer.unit()) +
+                " of " + std::to_string(tokenizer.vocab_size()) + " kinds; " +
+                (hold ? "the last tenth is held out" : "too short to hold any of it out"));
   const auto middle = ids.end() - (hold ? held : 0);
   std::vector<heed::TokenBatch> held_out;
   if (hold) held_out = heed::TokenWindows({middle, ids.end()}, context).in_order(options.batch);
@@ -222,12 +218,10 @@ class Training {
     bar_.finish();
     if (done() == first) return;
     const double seconds = seconds_since_start();
-    std::cout << demo::count_of(done() - first, "step") << " of " << options_.batch * options_.model.context
-              << " tokens in " << number(seconds, "%.1f") << " s: "
-              << number(static_cast<double>((done() - first) * options_.batch * options_.model.context) /
-                            seconds,
-                        "%.0f")
-              << " tokens/s\n";
+    const Index tokens = options_.batch * options_.model.context;
+    demo::say(demo::count_of(done() - first, "step") + " of " + std::to_string(tokens) + " tokens in " +
+              number(seconds, "%.1f") + " s: " +
+              number(static_cast<double>((done() - first) * tokens) / seconds, "%.0f") + " tokens/s");
   }
 
   Index done() const { return trainer_.optimizer().steps(); }
@@ -320,18 +314,21 @@ void show_head(const heed::Gpt<Scalar>& model, const demo::AnyTokenizer& tokeniz
                                   terminal.unicode || !terminal.interactive);
   look.max_width = std::max<Index>(40, terminal.width);
   for (const TokenId id : ids) look.row_labels.push_back(tokenizer.id_to_token(id));
-  std::cout << "\nHead 0 of layer " << layer
-            << " over the beginning of the sample: a row is a token, its columns\n"
-               "the tokens it looks at, each row scaled by its largest weight\n"
-            << heed::heat_map(scaled, look);
+  std::cout << '\n';
+  demo::say(
+      "Head 0 of layer " + std::to_string(layer) +
+      " over the beginning of the sample: a row is a token, its columns the tokens it looks at, each row "
+      "scaled by its largest weight");
+  std::cout << heed::heat_map(scaled, look);
 }
 
 bool show_causal_check(const heed::Gpt<Scalar>& model, const std::vector<TokenId>& ids) {
   const heed::CausalReport report =
       heed::verify_causal([&](const heed::Matrix<Scalar>& x) { return model.logits(x); }, model.embed(ids));
-  std::cout << "\nCausal check of the trained model: " << demo::count_of(report.cuts, "future")
-            << " tried, largest difference before the change: " << number(report.largest_difference, "%g")
-            << "\nverdict: " << (report.passed ? "causal, within 1e-9" : "NOT causal") << "\n";
+  std::cout << '\n';
+  demo::say("Causal check of the trained model: " + demo::count_of(report.cuts, "future") +
+            " tried, largest difference before the change: " + number(report.largest_difference, "%g"));
+  std::cout << "verdict: " << (report.passed ? "causal, within 1e-9" : "NOT causal") << "\n";
   return report.passed;
 }
 
@@ -339,7 +336,7 @@ bool show_causal_check(const heed::Gpt<Scalar>& model, const std::vector<TokenId
 std::vector<TokenId> prompt_of(const Options& options, const demo::AnyTokenizer& tokenizer) {
   if (!options.prompt.empty()) {
     std::vector<TokenId> ids = tokenizer.encode(options.prompt);
-    require(!ids.empty(), "the prompt has no tokens: give one with a word in it");
+    require(!ids.empty(), "--prompt has white space alone: give one with a word in it");
     return ids;
   }
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -350,7 +347,7 @@ std::vector<TokenId> prompt_of(const Options& options, const demo::AnyTokenizer&
 
 /// Line by line, each made safe for the terminal, long ones broken between words.
 void print_text(const std::string& text) {
-  constexpr std::size_t longest = 76;
+  const auto longest = static_cast<std::size_t>(std::min<Index>(demo::columns(), 80) - 4);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     while (line.size() > longest) {
@@ -374,8 +371,9 @@ int write_sample(const Options& options, const heed::Gpt<Scalar>& model, const d
   std::vector<TokenId> ids = prompt;
   const std::vector<TokenId> text = heed::generate<Scalar>(model, prompt, how, random);
   ids.insert(ids.end(), text.begin(), text.end());
-  std::cout << "\nSample (temperature " << number(options.sampling.temperature, "%g") << ", seed "
-            << options.seed << "):\n";
+  std::cout << '\n';
+  demo::say("Sample (temperature " + demo::digits(options.sampling.temperature) + ", seed " +
+            std::to_string(options.seed) + "):");
   print_text(tokenizer.decode(ids));
   ids.resize(static_cast<std::size_t>(std::min<Index>({std::ssize(ids), model.config().context, 40})));
   show_head(model, tokenizer, ids);
@@ -407,8 +405,8 @@ std::optional<int> train(Training& training, Run& run, const Options& options) {
   if (interrupted) {
     const std::string folder = options.save.empty() ? unused_folder() : options.save;
     training.save(folder);
-    std::cout << "Stopped at step " << training.done() << " of " << options.steps
-              << ", saved. To go on: --resume " << heed::escaped(folder) << "\n";
+    demo::say("Stopped at step " + std::to_string(training.done()) + " of " + std::to_string(options.steps) +
+              ", saved. To go on: --resume " + heed::escaped(folder));
     return interrupted_code;
   }
   if (!options.save.empty()) std::cout << "Saved in " << heed::escaped(options.save) << "\n";
@@ -460,10 +458,12 @@ int run(const CLI::App& app, Options& options) {
                 " has learned from another text: give that one with --text, or write only, with --steps 0");
     run = prepare(options, *tokenizer, *text);
   }
-  std::cout << "Model: " << demo::count_of(options.model.num_layers, "layer") << ", "
-            << demo::count_of(options.model.num_heads, "head") << ", d_model " << options.model.d_model
-            << ", context " << options.model.context << ": " << heed::num_parameters(*model) << " weights; "
-            << demo::count_of(pool.concurrency(), "thread") << ", " << heed::isa() << "\n";
+  demo::say("Model: ", demo::count_of(options.model.num_layers, "layer") + ", " +
+                           demo::count_of(options.model.num_heads, "head") + ", d_model " +
+                           std::to_string(options.model.d_model) + ", context " +
+                           std::to_string(options.model.context) + ": " +
+                           std::to_string(heed::num_parameters(*model)) + " weights; " +
+                           demo::count_of(pool.concurrency(), "thread") + ", " + heed::isa());
   if (run) {
     if (!options.resume.empty()) std::cout << "Goes on at step " << done << "\n";
     const std::string tokenizer_json = tokenizer->to_json();
@@ -482,53 +482,47 @@ int program(int argc, char** argv) {
   Options options;
   CLI::App app{
       "Trains a small GPT on a text and lets it write. Exits with 1 if the trained model fails the causal "
-      "check or "
-      "its loss leaves the numbers."};
-  app.add_option("--text", options.text_file, "text file to learn from (default: Shakespeare's sonnets)");
-  app.add_option("--tokenizer", options.tokenizer, "what a token is")
-      ->check(CLI::IsMember({"char", "bpe"}))
-      ->capture_default_str();
-  app.add_option("--vocab-size", options.vocab_size, "most tokens of the bpe vocabulary")
-      ->capture_default_str();
-  app.add_option("--layers", options.model.num_layers, "blocks of attention and feed-forward layer")
-      ->capture_default_str();
-  app.add_option("--heads", options.model.num_heads, "heads of attention; they divide d-model")
-      ->capture_default_str();
-  app.add_option("--d-model", options.model.d_model, "numbers for each token")->capture_default_str();
-  app.add_option("--context", options.model.context, "tokens that the model looks back on")
-      ->capture_default_str();
-  app.add_option("--positions", options.positions, "how it knows their order")
-      ->check(CLI::IsMember({"learned", "sinusoidal", "rotary"}))
-      ->capture_default_str();
-  app.add_option("--dropout", options.model.dropout, "how much is dropped in training")
-      ->capture_default_str();
-  // Beyond them numbers would be bent to fit, without a word.
-  const CLI::Range possible(-1e15, 1e15);
-  const CLI::Range seeds(0.0, 1.8e19);
-  app.add_option("--batch", options.batch, "sequences of each step")->check(possible)->capture_default_str();
-  app.add_option("--steps", options.steps, "steps in all, those before --resume included")
-      ->check(possible)
-      ->capture_default_str();
-  app.add_option("--lr-steps", options.rate_steps, "steps over which the learning rate falls (default: all)")
-      ->check(possible);
-  app.add_option("--every", options.every,
-                 "steps from one line and checkpoint to the next (default: a twentieth of them)")
-      ->check(possible);
-  app.add_option("--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine")
-      ->capture_default_str();
-  app.add_option("--save", options.save, "folder for checkpoints, written while it trains and at its end");
-  app.add_option("--resume", options.resume, "folder of a checkpoint to go on from, with its model and text");
-  app.add_option("--prompt", options.prompt, "what the sample begins with (default: a new line)");
-  app.add_option("--length", options.length, "tokens of the sample")->capture_default_str();
-  app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  app.add_option("--top-k", options.sampling.top_k, "choose among so many; 0: all")->capture_default_str();
-  app.add_option("--top-p", options.sampling.top_p, "choose among the likeliest that are together so likely")
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of weights, batches and sample: the same seed writes the same text")
-      ->check(seeds)
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "threads; 0: one for each processor")->capture_default_str();
+      "check or its loss leaves the numbers, with 2 if an argument is wrong, and with 130 after Ctrl-C."};
+  const demo::Range<Index> at_least_1{.min = 1};
+  const demo::Range<Index> not_negative{.min = 0};
+  demo::path(app, "--text", options.text_file, "file", "text to learn from (default: Shakespeare's sonnets)");
+  demo::choice(app, "--tokenizer", options.tokenizer, {"char", "bpe"},
+               "what a token is: a character or a byte pair");
+  demo::number(app, "--vocab-size", options.vocab_size, "most tokens of the bpe vocabulary", {.min = 5});
+  demo::number(app, "--layers", options.model.num_layers, "blocks of attention and feed-forward layer",
+               at_least_1);
+  demo::number(app, "--heads", options.model.num_heads, "heads of attention; they divide --d-model",
+               at_least_1);
+  demo::number(app, "--d-model", options.model.d_model, "numbers for each token", at_least_1);
+  demo::number(app, "--context", options.model.context, "tokens that the model looks back on", at_least_1);
+  demo::choice(app, "--positions", options.positions, {"learned", "sinusoidal", "rotary"},
+               "how it knows their order");
+  demo::number(app, "--dropout", options.model.dropout, "how much is dropped in training",
+               {.min = 0, .max = 1, .without_max = true});
+  demo::number(app, "--batch", options.batch, "sequences of each step", at_least_1);
+  demo::number(app, "--steps", options.steps, "steps in all, those before --resume included", not_negative);
+  demo::number(app, "--lr-steps", options.rate_steps, "steps over which the learning rate falls; 0: all",
+               not_negative);
+  demo::number(app, "--every", options.every,
+               "steps from one line and checkpoint to the next; 0: a twentieth of all", not_negative);
+  demo::number(app, "--lr", options.rate, "highest learning rate: it warms up, then falls along a cosine",
+               {.min = 0, .max = 10, .without_min = true, .without_max = true});
+  demo::path(app, "--save", options.save, "folder",
+             "for checkpoints, written while it trains and at its end");
+  demo::path(app, "--resume", options.resume, "folder",
+             "of a checkpoint to go on from, with its model and text");
+  app.add_option("--prompt", options.prompt, "what the sample begins with (default: a new line)")
+      ->type_name("TEXT");
+  demo::number(app, "--length", options.length, "tokens of the sample", not_negative);
+  demo::number(app, "--temperature", options.sampling.temperature, "0: always the likeliest token",
+               {.min = 0, .max = std::numeric_limits<double>::max(), .without_max = true});
+  demo::number(app, "--top-k", options.sampling.top_k, "choose among so many; 0: all", not_negative);
+  demo::number(app, "--top-p", options.sampling.top_p,
+               "choose among the likeliest that are together so likely",
+               {.min = 0, .max = 1, .without_min = true});
+  demo::number(app, "--seed", options.seed,
+               "of weights, batches and sample: the same seed writes the same text");
+  demo::number(app, "--threads", options.threads, "0: one for each processor", not_negative);
   if (const auto code = demo::parse(app, argc, argv)) return *code;
   for (const auto& [name, kind] : position_kinds) {
     if (options.positions == name) options.model.positions = kind;

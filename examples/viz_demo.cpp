@@ -7,15 +7,17 @@
 //   viz_demo --color always | less -R
 //   viz_demo --csv weights.csv
 
-#include <CLI/CLI.hpp>
 #include <Eigen/Core>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "heed/error.hpp"
 #include "heed/heat_map.hpp"
 #include "heed/pca.hpp"
@@ -213,53 +215,44 @@ void show_csv(const Look& look, const std::string& path) {
   std::cout << heed::heat_map(csv.values, csv.rows, csv.cols, options);
 }
 
+int program(int argc, char** argv) {
+  CLI::App app{"Heat maps, curves and scatter plots as text"};
+  bool ascii = false;
+  std::optional<Index> width;
+  std::string csv;
+  std::string color = "auto";
+  app.add_flag("--ascii", ascii, "ASCII alone, numbers where they fit; no colour");
+  demo::choice(app, "--color", color, {"never", "always", "auto"}, "auto: where the terminal shows it");
+  demo::number(app, "--width", width, "columns to use (default: the terminal's, at most 100)",
+               {.min = 40, .max = 1000});
+  demo::path(app, "--csv", csv, "file", "draw this matrix: one row per line, numbers separated by commas");
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
+
+  const heed::ColorMode mode = color == "never"    ? heed::ColorMode::never
+                               : color == "always" ? heed::ColorMode::always
+                                                   : heed::ColorMode::automatic;
+  const heed::Terminal terminal = heed::query_terminal();
+  const heed::ColorDepth depth = ascii ? heed::ColorDepth::none : heed::color_depth(mode, terminal);
+  Look look{};
+  look.ascii = ascii || (!terminal.unicode && terminal.interactive);
+  look.form =
+      look.ascii && depth == heed::ColorDepth::none ? HeatMapForm::ascii : heed::heat_map_form(depth, true);
+  look.color = depth != heed::ColorDepth::none;
+  look.width = width.value_or(std::clamp<Index>(terminal.width, 40, 100));
+  if (!csv.empty()) {
+    show_csv(look, csv);
+    return 0;
+  }
+  show_weights(look);
+  show_positions(look);
+  show_reduced(look);
+  show_training(look);
+  show_words(look);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    CLI::App app{"Heat maps, curves and scatter plots as text"};
-    bool ascii = false;
-    Index width = 0;
-    std::string csv;
-    std::string color = "auto";
-    app.add_flag("--ascii", ascii, "ASCII alone, numbers where they fit; no colour");
-    app.add_option("--color", color, "auto (default): where the terminal shows it")
-        ->check(CLI::IsMember({"never", "always", "auto"}));
-    app.add_option("--width", width, "columns to use, 40 to 1000 (default: the terminal's, at most 100)")
-        ->check(CLI::Range(40, 1000));
-    const CLI::Option* csv_option =
-        app.add_option("--csv", csv, "draw this matrix: one row per line, numbers separated by commas");
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return app.exit(error) == 0 ? 0 : 1;
-    }
-
-    const heed::ColorMode mode = color == "never"    ? heed::ColorMode::never
-                                 : color == "always" ? heed::ColorMode::always
-                                                     : heed::ColorMode::automatic;
-    const heed::Terminal terminal = heed::query_terminal();
-    const heed::ColorDepth depth = ascii ? heed::ColorDepth::none : heed::color_depth(mode, terminal);
-    Look look{};
-    look.ascii = ascii || (!terminal.unicode && terminal.interactive);
-    look.form =
-        look.ascii && depth == heed::ColorDepth::none ? HeatMapForm::ascii : heed::heat_map_form(depth, true);
-    look.color = depth != heed::ColorDepth::none;
-    look.width = width > 0 ? width : std::min<Index>(std::max<Index>(terminal.width, 40), 100);
-    if (csv_option->count() > 0) {
-      show_csv(look, csv);
-    } else {
-      show_weights(look);
-      show_positions(look);
-      show_reduced(look);
-      show_training(look);
-      show_words(look);
-    }
-    std::cout.flush();
-    if (!std::cout) heed::throw_file_error("cannot write to standard output");
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << "viz_demo: " << error.what() << '\n';
-    return 1;
-  }
+  return demo::guarded("viz_demo", [&] { return program(argc, argv); });
 }

@@ -2,7 +2,6 @@
 // corpus and the options of its training, the vocabulary and the merges that must come out, and texts with
 // their ids.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "heed/bpe.hpp"
 
 namespace {
@@ -121,25 +121,24 @@ std::vector<std::filesystem::path> case_files(const std::string& folder) {
   return files;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Checks the BPE tokenizer against the case files (*.json) of folders.");
   std::vector<std::string> folders;
-  app.add_option("DIR", folders, "folders of case files")->required()->check(CLI::ExistingDirectory);
-  CLI11_PARSE(app, argc, argv);
+  demo::folders(app, folders, "folders of case files");
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
 
   int passed = 0;
   int failed = 0;
-  try {
-    for (const std::string& folder : folders) {
-      for (const std::filesystem::path& file : case_files(folder)) ++(passes(file) ? passed : failed);
-    }
-  } catch (const std::exception& error) {
-    std::cerr << "bpe_conformance: " << error.what() << '\n';
-    return 1;
+  for (const std::string& folder : folders) {
+    for (const std::filesystem::path& file : case_files(folder)) ++(passes(file) ? passed : failed);
   }
   if (passed + failed == 0) std::cerr << "bpe_conformance: no *.json in these folders\n";
   std::cout << passed << " passed, " << failed << " failed, 0 skipped\n";
   return failed == 0 && passed > 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return demo::guarded("bpe_conformance", [&] { return run(argc, argv); });
 }

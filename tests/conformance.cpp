@@ -4,7 +4,6 @@
 // logsumexp and gradients. Layout of the tensors: query [batch, heads, queries, head_dim] and so on; options
 // by name in the file's metadata.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "heed/attention_backward.hpp"
 #include "heed/display_text.hpp"
 #include "heed/safetensors.hpp"
@@ -296,14 +296,10 @@ int run(int argc, char** argv) {
   CLI::App app{"Runs attention cases (*.safetensors) against the engine."};
   std::vector<std::string> folders;
   Settings settings;
-  app.add_option("DIR", folders, "Folders of cases")->required();
-  app.add_option("--scalar", settings.scalar, "float or double")->check(CLI::IsMember({"float", "double"}));
-  app.add_option("--threads", settings.threads, "Threads to work on")->check(CLI::Range(1, 1024));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  demo::folders(app, folders, "folders of cases");
+  demo::choice(app, "--scalar", settings.scalar, {"float", "double"}, "what to compute in");
+  demo::number(app, "--threads", settings.threads, "threads to work on", {.min = 1, .max = 1024});
+  if (const auto code = demo::parse(app, argc, argv)) return *code;
   std::unique_ptr<heed::ThreadPool> pool;
   if (settings.threads > 1) {
     pool = std::make_unique<heed::ThreadPool>(settings.threads);
@@ -338,10 +334,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "conformance: %s\n", error.what());
-    return 2;
-  }
+  return demo::guarded("conformance", [&] { return run(argc, argv); });
 }

@@ -8,6 +8,7 @@ program=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
+export COLUMNS=200  # each sentence is one line
 small=(--layers 1 --heads 2 --d-model 32 --context 16 --batch 4 --length 40 --dropout 0.1)
 
 fail() {
@@ -18,14 +19,17 @@ fail() {
 # All but the lines that say how long it took.
 run() { "$program" "${small[@]}" "$@" | grep -v 'tokens/s\|^Model:\|^Saved'; }
 
-# expect_error MESSAGE ARGUMENTS...: exit code 1, and a message on standard error that contains MESSAGE.
-expect_error() {
-  local message=$1 status=0
-  shift
+# expect CODE MESSAGE ARGUMENTS...: this exit code, and a message on standard error that contains MESSAGE.
+expect() {
+  local code=$1 message=$2 status=0
+  shift 2
   "$program" "$@" >out 2>err || status=$?
-  [ "$status" -eq 1 ] || fail "exit code $status for $*"
+  [ "$status" -eq "$code" ] || fail "exit code $status for $*"
   grep -qF -- "$message" err || fail "$* says: $(cat err)"
 }
+
+expect_error() { expect 1 "$@"; }
+expect_usage() { expect 2 "$@"; }  # the arguments are wrong, whatever the files hold
 
 run --steps 60 --threads 1 >one
 run --steps 60 --threads 3 >three
@@ -93,9 +97,9 @@ grep -q 'It has learned for 20 steps' written || fail "no word of what it has le
 cmp before own_run/checkpoint.safetensors || fail "a run that only wrote has changed the checkpoint"
 "$program" --resume own_run --steps 25 --length 20 >more
 grep -q '^Text: own' more || fail "another text than the run's own: $(grep '^Text' more)"
-expect_error 'has learned from another text' --resume own_run --steps 30 --text short_one
-expect_error '--layers is 2, the run in own_run has 1' --resume own_run --layers 2
-expect_error '--positions is rotary, the run in own_run has learned' --resume own_run --positions rotary
+expect_usage 'has learned from another text' --resume own_run --steps 30 --text short_one
+expect_usage '--layers is 2, the run in own_run has 1' --resume own_run --layers 2
+expect_usage '--positions is rotary, the run in own_run has learned' --resume own_run --positions rotary
 rm own
 "$program" --resume own_run --steps 0 --length 20 >/dev/null || fail "it needs the text to write"
 
@@ -112,8 +116,8 @@ printf 'to be' >shorter
 expect_error 'there are 5 tokens: a window of 16' "${small[@]}" --text shorter
 expect_error 'none: No such file' --text none
 expect_error 'the character "#"' "${small[@]}" --steps 1 --prompt '#'
-expect_error 'd_model is 33' --d-model 33
-expect_error "there is a run in whole already" --steps 1 --save whole
+expect_usage '--d-model is 33, it must be a multiple of --heads, which is 4' --d-model 33
+expect_usage "there is a run in whole already" --steps 1 --save whole
 mkdir foreign && echo '{"mine": 1}' >foreign/config.json
 expect_error "choose another folder" "${small[@]}" --steps 1 --save foreign
 grep -q mine foreign/config.json || fail "somebody's own file was overwritten"
@@ -121,8 +125,8 @@ expect_error "cannot make the folder" "${small[@]}" --save short/none
 printf 'characters of "characters", the characters of characters and characters\n%.0s' 1 2 3 >words
 run --text words --tokenizer bpe --vocab-size 30 --steps 2 --save words_run >/dev/null
 run --resume words_run --steps 3 >/dev/null || fail "byte pairs with the word characters"
-expect_error 'temperature is -1' --temperature -1
-expect_error '--lr-steps is -1' --lr-steps -1
-expect_error '--every is -1' --every -1
+expect_usage '--temperature is -1' --temperature -1
+expect_usage '--lr-steps is -1' --lr-steps -1
+expect_usage '--every is -1' --every -1
 expect_error 'cannot open' --resume nowhere
 echo passed

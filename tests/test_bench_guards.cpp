@@ -1,8 +1,10 @@
-// The benchmarks' guards, on made-up measurements: what is measured honestly passes, what is not is named.
+// The benchmarks' guards and table, on made-up measurements: what is measured honestly passes, what is not is
+// named.
 
 #include "catch.hpp"
 #include "guards.hpp"
 #include "helpers.hpp"
+#include "rows.hpp"
 
 namespace {
 
@@ -66,4 +68,20 @@ TEST_CASE("a cell beyond the processor's peak is named") {
   SampleMap samples = honest();
   samples["attention/x/heed"].milliseconds = {0.0003};
   CHECK(contains(broken(samples), "attention/x runs at 1.67 of the processor's peak"));
+}
+
+TEST_CASE("figures stand in a table where a line holds one, and never in a line that is longer") {
+  const std::vector<Row> rows = {
+      {"attention/float/d64/causal/n1024/t1", {{"ms", "0.860", 10}, {"eigen", "0.36  2.10x", 15}}},
+      {"bpe/encode", {{"ms", "12.1", 10}, {"", "63.4 MB/s", 12}, {"x", "-", 9}}}};
+  CHECK(rows_text("cell", rows, 66) ==
+        "cell                                       ms          eigen\n"
+        "attention/float/d64/causal/n1024/t1     0.860    0.36  2.10x\n"
+        "bpe/encode                               12.1   63.4 MB/s        -\n");
+  CHECK(rows_text("cell", rows, 65) ==
+        "attention/float/d64/causal/n1024/t1\n"
+        "    ms 0.860, eigen 0.36  2.10x\n"
+        "bpe/encode\n"
+        "    ms 12.1, 63.4 MB/s\n");
+  CHECK(contains(rows_text("cell", rows, 20), "\n    ms 0.860,\n    eigen 0.36  2.10x\n"));
 }
