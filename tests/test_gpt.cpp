@@ -616,7 +616,7 @@ TEST_CASE("a trainer refuses options out of range by their names and values") {
   CHECK(contains(refusal({.batch_size = -1, .seq_len = 8}), "batch_size is -1"));
   CHECK(contains(refusal({.seq_len = 0}), "seq_len is 0"));
   CHECK(contains(refusal({.seq_len = 9}), "seq_len is 9, the model's context is 8"));
-  CHECK(contains(refusal({.batch_size = Index{1} << 61, .seq_len = 8}), "batch_size is 2305843009213693952"));
+  CHECK(contains(refusal({.batch_size = Index{1} << 61, .seq_len = 8}), "batch_size 2305843009213693952"));
   CHECK(contains(refusal({.seq_len = 8, .clip_norm = -1}), "clip_norm is -1"));
   CHECK(contains(refusal({.seq_len = 8, .clip_norm = kNaN<double>}), "clip_norm is nan"));
   CHECK(contains(refusal({.seq_len = 8, .optimizer = {.beta2 = 1}}), "beta2 is 1"));

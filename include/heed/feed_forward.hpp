@@ -37,9 +37,10 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
     Matrix<Scalar> hidden;  // what goes into w_down
   };
 
-  /// Weights as those of Linear, biases 0. Throws ShapeError if a size is below 1.
+  /// Weights as those of Linear, biases 0. Throws ShapeError if a size is below 1,
+  /// ArgumentError for more bytes than the machine has.
   FeedForward(Index d_model, Index d_ff, Random& random, const FeedForwardOptions& options = {})
-      : up(d_model, d_ff, random, options.bias),
+      : up((require_memory_for(d_model, d_ff, options.gated), d_model), d_ff, random, options.bias),
         gate(options.gated ? std::optional(Linear<Scalar>(d_model, d_ff, random, options.bias))
                            : std::nullopt),
         down(d_ff, d_model, random, options.bias),
@@ -102,6 +103,15 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
 
  private:
   friend class ParameterWalk<FeedForward<Scalar>>;
+
+  /// All products together, before the first is made.
+  static void require_memory_for(Index d_model, Index d_ff, bool gated) {
+    const std::uint64_t product = detail::matrix_bytes(sizeof(Scalar), d_model, d_ff);
+    detail::require_memory(detail::times_bytes(gated ? 3 : 2, product), [&] {
+      return "a feed-forward layer of d_model " + std::to_string(d_model) + " and d_ff " +
+             std::to_string(d_ff);
+    });
+  }
 
   template <class Self, class F, class Name>
   static void visit(Self& self, F& f, const Name& prefix) {

@@ -32,13 +32,13 @@ class GptDecoder {
  public:
   /// keep: how much of a full context is read anew, default half. With keep = context every token of a long
   /// text sees as much as fits, at the cost of a whole context for each. Throws ArgumentError unless keep is
-  /// in [1, context].
+  /// in [1, context] and the machine has the memory, before any is taken.
   explicit GptDecoder(const Gpt<Scalar>& model, std::optional<Index> keep = std::nullopt,
                       Executor* executor = nullptr)
       : model_(model),
         keep_(checked_keep(keep, model.config().context)),
         executor_(executor),
-        max_rows_((std::min)(kMaxRows, context())),
+        max_rows_((std::min)(detail::kDecoderRows, context())),
         attention_(attention_plan()) {
     const Index d = model.config().d_model;
     const Index ff = model.config().ff_size();
@@ -106,9 +106,6 @@ class GptDecoder {
   using View = MatrixView<Scalar>;
   using ConstView = MatrixView<const Scalar>;
 
-  // A prompt is read in parts of so many tokens: enough for the products to run at full speed.
-  static constexpr Index kMaxRows = 128;
-
   static Index checked_keep(std::optional<Index> keep, Index context) {
     const Index kept = keep.value_or((std::max<Index>)(1, context / 2));
     if (kept < 1 || kept > context) {
@@ -120,6 +117,10 @@ class GptDecoder {
 
   MultiHeadAttentionDecodePlan<Scalar> attention_plan() const {
     model_.check_weights();
+    const GptConfig& config = model_.config();
+    detail::require_gpt_memory(
+        detail::plus_bytes(gpt_bytes<Scalar>(config), gpt_decoder_bytes<Scalar>(config, threads())),
+        "with the keys and values of a whole context, a GPT", config);
     const MultiHeadAttention<Scalar>& attention = model_.blocks.front().attention;
     const KvCacheShape cache{.batch_size = 1,
                              .num_kv_heads = attention.num_kv_heads(),

@@ -22,6 +22,7 @@
 #include "heed/embedding.hpp"
 #include "heed/feed_forward.hpp"
 #include "heed/gpt_config.hpp"
+#include "heed/gpt_memory.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "heed/norm.hpp"
 #include "heed/positions.hpp"
@@ -62,9 +63,10 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
   Matrix<Scalar> output;  // d_model x vocab_size; empty if it is the embedding's table
 
   /// Weights uniform with standard deviation 0.02, those of the products that end a block divided by sqrt(2 *
-  /// num_layers) (Radford et al. 2019), biases 0, norms 1. Throws as check_config does.
+  /// num_layers) (Radford et al. 2019), biases 0, norms 1. Throws as check_config does, and ArgumentError for
+  /// more bytes than the machine has (gpt_memory.hpp counts them), before any is taken.
   Gpt(const GptConfig& config, Random& random)
-      : tokens((check_config(config),
+      : tokens((detail::require_gpt_memory(gpt_bytes<Scalar>(config), "a GPT", config),
                 detail::uniform_matrix<Scalar>(config.vocab_size, config.d_model, random, kBound))),
         final_norm(norm_of(config)),
         config_(config),

@@ -52,8 +52,8 @@ struct TrainingStep {
 template <class Scalar>
 class GptTrainer {
  public:
-  /// Throws ShapeError or ArgumentError for sizes below 1, a seq_len beyond the context, or options out of
-  /// range.
+  /// Throws ShapeError or ArgumentError for sizes below 1, a seq_len beyond the context, options out of
+  /// range, or more bytes than the machine has (gpt_memory.hpp counts them), before any is taken.
   explicit GptTrainer(Gpt<Scalar>& model, const GptTrainerOptions& options = {},
                       Executor* executor = nullptr);
   GptTrainer(const GptTrainer&) = delete;

@@ -42,6 +42,21 @@ inline GptTrainerOptions checked(const GptTrainerOptions& options, const GptConf
   return known;
 }
 
+/// Throws unless a trainer can be made: as GptTrainer's constructor, before any memory is taken.
+template <class Scalar>
+void require_trainer_memory(const Gpt<Scalar>& model, const GptTrainerOptions& options, Executor* executor) {
+  model.check_weights();
+  const GptConfig& config = model.config();
+  const GptTrainerOptions known = checked(options, config);
+  const std::uint64_t own =
+      gpt_trainer_bytes<Scalar>(config, known.batch_size, known.seq_len, threads_of(executor));
+  require_gpt_memory(plus_bytes(gpt_bytes<Scalar>(config), own),
+                     ("training with batch_size " + std::to_string(known.batch_size) + " and seq_len " +
+                      std::to_string(*known.seq_len) + " a GPT")
+                         .c_str(),
+                     config);
+}
+
 /// False for a step of less than about 0.1 ms: the threads would take longer to meet than they save.
 template <class Scalar>
 bool step_is_worth_sharing(const Gpt<Scalar>& model, Index batch_size, Index seq_len) {
@@ -55,7 +70,7 @@ bool step_is_worth_sharing(const Gpt<Scalar>& model, Index batch_size, Index seq
 template <class Scalar>
 GptTrainer<Scalar>::GptTrainer(Gpt<Scalar>& model, const GptTrainerOptions& options, Executor* executor)
     : model_(model),
-      gradients_((model.check_weights(), zeros_like(model))),
+      gradients_((detail::require_trainer_memory(model, options, executor), zeros_like(model))),
       options_(detail::checked(options, model.config())),
       seq_len_(*options_.seq_len),
       executor_(detail::step_is_worth_sharing(model, options.batch_size, seq_len_) ? executor : nullptr),

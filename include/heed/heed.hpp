@@ -45,6 +45,7 @@
 #include "heed/loss.hpp"
 #include "heed/optimizer.hpp"
 #include "heed/gpt.hpp"
+#include "heed/gpt_memory.hpp"
 #include "heed/token_windows.hpp"
 #include "heed/gpt_trainer.hpp"
 #include "heed/sampling.hpp"

@@ -13,6 +13,7 @@
 
 #include "heed/config.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,12 +52,16 @@ template <class T>
 class HEED_EXPORT KvCache {
  public:
   /// Throws ShapeError if a size is negative or a head size below 1, ArgumentError for 16-bit storage of
-  /// double.
+  /// double, and, before any memory is taken, for more bytes than the machine has.
   explicit KvCache(const KvCacheShape& shape);
   KvCache(const KvCache& other);  // copies the tokens that are there, not the whole capacity
   KvCache& operator=(const KvCache& other);
   KvCache(KvCache&&) noexcept = default;
   KvCache& operator=(KvCache&&) noexcept = default;
+
+  /// Returns the bytes of keys and values of such a cache, which nothing is taken for; the largest number if
+  /// no other holds them. Throws as the constructor does for sizes that make no sense.
+  static std::uint64_t bytes_of(const KvCacheShape& shape);
 
   const KvCacheShape& shape() const noexcept { return shape_; }
 

@@ -100,7 +100,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   /// Weights filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order; biases are
   /// 0. bound defaults to sqrt(3 / rows), which gives projections the variance of their input. Throws
   /// ShapeError unless sizes are positive, d_model is a multiple of num_heads where no head_dim is given, and
-  /// num_heads one of num_kv_heads.
+  /// num_heads one of num_kv_heads, ArgumentError for more bytes than the machine has.
   MultiHeadAttention(const MultiHeadAttentionSizes& sizes, Random& random, double bound = -1)
       : num_heads_(sizes.num_heads), num_kv_heads_(sizes.num_kv_heads.value_or(sizes.num_heads)) {
     require_heads();
@@ -122,6 +122,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
       if (size < 1)
         throw_shape_error(std::string(name) + " is " + std::to_string(size) + ", it must be at least 1");
     }
+    require_memory_for(sizes.d_model, key_input_dim, value_input_dim, head_dim, value_dim);
     const auto drawn = [&](Index rows, Index cols) {
       const double limit = bound < 0 ? std::sqrt(3.0 / static_cast<double>(rows)) : bound;
       return detail::uniform_matrix<Scalar>(rows, cols, random, limit);
@@ -321,6 +322,24 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                         ", it must be a positive multiple of num_kv_heads, which is " +
                         std::to_string(num_kv_heads_));
     }
+  }
+
+  /// All projections together, before the first is made.
+  void require_memory_for(Index d_model, Index key_input_dim, Index value_input_dim, Index head_dim,
+                          Index value_dim) const {
+    const auto heads = [](Index count, Index rows, Index cols) {
+      return detail::times_bytes(static_cast<std::uint64_t>(count),
+                                 detail::matrix_bytes(sizeof(Scalar), rows, cols));
+    };
+    std::uint64_t bytes = heads(num_heads_, d_model, head_dim);
+    bytes = detail::plus_bytes(bytes, heads(num_kv_heads_, key_input_dim, head_dim));
+    bytes = detail::plus_bytes(bytes, heads(num_kv_heads_, value_input_dim, value_dim));
+    bytes = detail::plus_bytes(bytes, heads(num_heads_, value_dim, d_model));
+    detail::require_memory(bytes, [&] {
+      return "multi-head attention of d_model " + std::to_string(d_model) + ", num_heads " +
+             std::to_string(num_heads_) + ", head_dim " + std::to_string(head_dim) + " and value_dim " +
+             std::to_string(value_dim);
+    });
   }
 
   LayerOptions own(const LayerOptions& options) const {

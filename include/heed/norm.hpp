@@ -34,6 +34,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
       throw_argument_error("epsilon is " + detail::number_text(options.epsilon) +
                            ", it must be positive and finite");
     }
+    detail::require_matrix_memory<Scalar>(1, cols);
     weight.setOnes(cols);
     if (with_bias) bias.setZero(cols);
   }

@@ -21,6 +21,7 @@
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/memory.hpp"
 #include "heed/parameter.hpp"
 #include "heed/parameter_walk.hpp"
 
@@ -78,9 +79,11 @@ Layer zeros_like(const Layer& layer) {
 
 namespace detail {
 
-/// Rows filled one after another with uniform(-bound, bound): the same numbers on every platform.
+/// Returns rows filled one after another with uniform(-bound, bound): the same numbers on every platform.
+/// Throws ArgumentError for more bytes than the machine has.
 template <class Scalar, class Random>
 Matrix<Scalar> uniform_matrix(Index rows, Index cols, Random& random, double bound) {
+  require_matrix_memory<Scalar>(rows, cols);
   Matrix<Scalar> matrix(rows, cols);
   for (Index i = 0; i < matrix.rows(); ++i) {
     for (Index j = 0; j < matrix.cols(); ++j)

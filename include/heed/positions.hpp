@@ -9,6 +9,7 @@
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/memory.hpp"
 
 namespace heed {
 
@@ -18,7 +19,8 @@ namespace heed {
 template <class Scalar>
 class SinusoidalPositions {
  public:
-  /// Throws ShapeError if max_len is negative or d_model below 1.
+  /// Throws ShapeError if max_len is negative or d_model below 1, ArgumentError for more bytes than the
+  /// machine has.
   SinusoidalPositions(Index max_len, Index d_model) {
     using std::cos;
     using std::pow;
@@ -27,6 +29,7 @@ class SinusoidalPositions {
       throw_shape_error("positions with max_len " + std::to_string(max_len) + " and d_model " +
                         std::to_string(d_model) + ": max_len must not be negative and d_model at least 1");
     }
+    detail::require_matrix_memory<Scalar>(max_len, d_model);
     table_.resize(max_len, d_model);
     for (Index j = 0; j < d_model; ++j) {
       // In double even for float: at position 10000 a float angle would be off by 1e-3.

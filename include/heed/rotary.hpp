@@ -46,7 +46,8 @@ struct RotaryOptions {
 class HEED_EXPORT Rotary {
  public:
   /// The first rotary_dim elements of each head are turned, the others stay. Throws ArgumentError unless
-  /// rotary_dim is even and positive, max_positions not negative, and the options are finite and positive.
+  /// rotary_dim is even and positive, max_positions not negative, and the options are finite and positive,
+  /// or if the machine has no memory for a table of them.
   /// Memory: max_positions * rotary_dim numbers, for each scalar type that is used.
   Rotary(Index rotary_dim, Index max_positions, const RotaryOptions& options = {});
 

@@ -16,10 +16,15 @@ namespace heed {
 
 namespace detail {
 
-/// Throws ShapeError unless both are at least 1 and batch_size * seq_len tokens could be in a memory.
+/// Throws ShapeError unless both are at least 1, ArgumentError unless the machine has the memory for inputs
+/// and targets of batch_size * seq_len tokens.
 HEED_EXPORT void require_batch(Index batch_size, Index seq_len);
 
 }  // namespace detail
+
+/// Throws ShapeError, with both numbers, unless there are more tokens than seq_len, which is at least 1: what
+/// is known of a text before a model or windows are made for it.
+HEED_EXPORT void require_windows(Index num_tokens, Index seq_len);
 
 /// Sequences one after another: as GptTrainer takes them.
 struct TokenBatch {

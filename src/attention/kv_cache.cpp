@@ -7,6 +7,7 @@
 #include "attention/blocks.hpp"
 #include "attention/check.hpp"
 #include "attention/strided.hpp"
+#include "heed/memory.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {
@@ -27,10 +28,15 @@ kernels::Storage kernel_storage(KvStorage storage) {
   return kernels::Storage::same;
 }
 
+/// In a ring the newest and the oldest tile are both there in part.
+Index tiles_of(const KvCacheShape& shape, Index key_tile) {
+  return (shape.capacity + key_tile - 1) / key_tile + (shape.ring ? 1 : 0);
+}
+
 }  // namespace
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
+std::uint64_t KvCache<T>::bytes_of(const KvCacheShape& shape) {
   detail::require_not_negative(shape.batch_size, "batch_size");
   detail::require_positive(shape.num_kv_heads, "num_kv_heads");
   detail::require_positive(shape.head_dim, "head_dim");
@@ -48,17 +54,28 @@ KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
   if (shape.ring && shape.capacity == 0) throw_shape_error("capacity is 0, a ring needs at least 1");
   const auto& kernels = kernels::kernels_of<T>(kernels::table());
   const kernels::Storage storage = kernel_storage(shape.storage);
+  const std::uint64_t tile = kernels.cached_key_bytes(shape.head_dim, storage) +
+                             kernels.cached_value_bytes(shape.value_dim, storage);
+  return detail::times_bytes(detail::matrix_bytes(tile, shape.batch_size, shape.num_kv_heads),
+                             static_cast<std::uint64_t>(tiles_of(shape, kernels.key_tile)));
+}
+
+template <class T>
+KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
+  const std::uint64_t bytes = bytes_of(shape);
+  detail::require_memory(bytes, [&] {
+    return "a cache of " + count_of(shape.batch_size, "sequence") + " with " +
+           count_of(shape.capacity, "token") + ", " + count_of(shape.num_kv_heads, "head") + ", head_dim " +
+           std::to_string(shape.head_dim) + " and value_dim " + std::to_string(shape.value_dim);
+  });
+  const auto& kernels = kernels::kernels_of<T>(kernels::table());
+  const kernels::Storage storage = kernel_storage(shape.storage);
   key_tile_ = kernels.key_tile;
-  // In a ring the newest and the oldest tile are both there in part.
-  tiles_ = (shape.capacity + key_tile_ - 1) / key_tile_ + (shape.ring ? 1 : 0);
+  tiles_ = tiles_of(shape, key_tile_);
   key_tile_bytes_ = kernels.cached_key_bytes(shape.head_dim, storage);
   value_tile_bytes_ = kernels.cached_value_bytes(shape.value_dim, storage);
-  detail::require_product(shape.batch_size, shape.num_kv_heads, "batch_size * num_kv_heads");
-  detail::require_product(shape.batch_size * shape.num_kv_heads, tiles_, "tiles of a cache");
   const Index tiles = shape.batch_size * shape.num_kv_heads * tiles_;
-  detail::require_product(tiles, static_cast<Index>(key_tile_bytes_ + value_tile_bytes_), "bytes of a cache");
   values_at_ = static_cast<std::size_t>(tiles) * key_tile_bytes_;
-  const std::size_t bytes = values_at_ + static_cast<std::size_t>(tiles) * value_tile_bytes_;
   // What pads the last tile is multiplied by nothing, but it is read.
   if (bytes > 0) std::memset(memory_.reserve(bytes), 0, bytes);
   finite_.assign(static_cast<std::size_t>(tiles), 1);

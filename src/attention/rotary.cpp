@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "attention/check.hpp"
+#include "heed/memory.hpp"
 
 namespace heed {
 
@@ -74,6 +75,10 @@ Rotary::Rotary(Index rotary_dim, Index max_positions, const RotaryOptions& optio
   detail::require_possible(rotary_dim, "rotary_dim");
   detail::require_possible(max_positions, "rotary max_positions");
   detail::require_product(max_positions, rotary_dim, "rotary max_positions * rotary_dim");
+  detail::require_memory(detail::matrix_bytes(sizeof(float), max_positions, rotary_dim), [&] {
+    return "a rotary of " + std::to_string(max_positions) + " positions and rotary_dim " +
+           std::to_string(rotary_dim);
+  });
   require_positive_number(options.base, "base");
   require_positive_number(options.linear_factor, "linear_factor");
   if (options.llama3) {

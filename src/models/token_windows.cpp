@@ -7,26 +7,29 @@
 #include "attention/ceil_div.hpp"
 #include "attention/check.hpp"
 #include "heed/error.hpp"
+#include "heed/memory.hpp"
 
 namespace heed {
 
 void detail::require_batch(Index batch_size, Index seq_len) {
   require_positive(batch_size, "batch_size");
   require_positive(seq_len, "seq_len");
-  constexpr Index most_tokens = Index{1} << 40;
-  if (batch_size > most_tokens / seq_len) {
-    throw_shape_error("batch_size is " + std::to_string(batch_size) + ", seq_len is " +
-                      std::to_string(seq_len) + ": no memory holds as much");
+  require_memory(matrix_bytes(2 * sizeof(TokenId), batch_size, seq_len), [&] {
+    return "a batch of batch_size " + std::to_string(batch_size) + " and seq_len " + std::to_string(seq_len);
+  });
+}
+
+void require_windows(Index num_tokens, Index seq_len) {
+  detail::require_positive(seq_len, "seq_len");
+  if (num_tokens <= seq_len) {
+    throw_shape_error("there are " + std::to_string(num_tokens) + " tokens: a window of " +
+                      std::to_string(seq_len) + " and the token after it need more");
   }
 }
 
 TokenWindows::TokenWindows(std::vector<TokenId> tokens, Index seq_len)
     : tokens_(std::move(tokens)), seq_len_(seq_len) {
-  detail::require_positive(seq_len, "seq_len");
-  if (std::ssize(tokens_) <= seq_len) {
-    throw_shape_error("there are " + std::to_string(tokens_.size()) + " tokens: a window of " +
-                      std::to_string(seq_len) + " and the token after it need more");
-  }
+  require_windows(std::ssize(tokens_), seq_len);
 }
 
 void TokenWindows::copy(Index start, TokenId* inputs, TokenId* targets) const noexcept {
