@@ -28,6 +28,26 @@ quietly() {
   return "$status"
 }
 
+# counting COMMAND...: a build, of which a terminal sees one line that counts: "[12/198] Building ..." with ninja, "[  6%] ..." with
+# make. Elsewhere it is quiet. What it said is shown if it fails, or if a compiler warned.
+counting() {
+  local log line width status=0
+  log=$(mktemp)
+  if [ -t 2 ]; then
+    width=$(tput cols 2>/dev/null) || width=80
+    NINJA_STATUS='[%f/%t] ' "$@" 2>&1 | while IFS= read -r line; do
+      printf '%s\n' "$line" >>"$log"
+      if [[ $line == '['* ]]; then printf '\r%s\e[K' "${line:0:width-1}" >&2; fi
+    done || status=$?
+    printf '\r\e[K' >&2
+  else
+    "$@" >"$log" 2>&1 || status=$?
+  fi
+  if [ "$status" -ne 0 ] || grep -q 'warning:' "$log"; then cat "$log" >&2; fi
+  rm -f "$log"
+  return "$status"
+}
+
 has_apt() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -131,5 +151,5 @@ build_program() {
   quietly configure release -DHEED_BUILD_EXAMPLES=ON \
     -DHEED_BUILD_TESTS="$(on_if_installed catch2)" \
     -DHEED_BUILD_BENCHMARKS="$(on_if_installed libbenchmark-dev)" "$@" || die "CMake could not configure build/release"
-  quietly build release "$target" || die "$target could not be built"
+  counting build release "$target" || die "$target could not be built"
 }
