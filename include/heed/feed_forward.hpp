@@ -2,6 +2,7 @@
 
 #include "heed/config.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -76,7 +77,7 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
   }
 
   /// The gradient with respect to x; those of the weights are added to `gradients`. kept is what forward()
-  /// left for the same x. Throws ShapeError before anything is written.
+  /// left for the same x. Throws ShapeError or std::bad_alloc before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Kept& kept, const Eigen::DenseBase<G>& grad_out,
                           FeedForward& gradients, Executor* executor = nullptr) const {
@@ -90,14 +91,21 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
     down.check_backward(view(kept.hidden), view(grad_out), gradients.down, "gradients.down.");
     up.check_backward(view(x), view(kept.up), gradients.up, "gradients.up.");
     if (gate) gate->check_backward(view(x), view(kept.gate), *gradients.gate, "gradients.gate.");
-    const Matrix<Scalar> grad_hidden = down.backward(kept.hidden, grad_out, gradients.down, executor);
-    if (!gate) {
-      return up.backward(x, activate_backward(activation, kept.up, grad_hidden, executor), gradients.up,
-                         executor);
+    const Matrix<Scalar> grad_hidden = down.input_gradient(grad_out, executor);
+    GatedGradients<Scalar> grads;
+    if (gate) {
+      grads = gated_backward(activation, kept.gate, kept.up, grad_hidden, executor);
+    } else {
+      grads.up = activate_backward(activation, kept.up, grad_hidden, executor);
     }
-    const auto grads = gated_backward(activation, kept.gate, kept.up, grad_hidden, executor);
-    Matrix<Scalar> grad_x = up.backward(x, grads.up, gradients.up, executor);
-    grad_x += gate->backward(x, grads.gate, *gradients.gate, executor);
+    Matrix<Scalar> grad_x = up.input_gradient(grads.up, executor);
+    if (gate) grad_x += gate->input_gradient(grads.gate, executor);
+    CallWorkspace workspace((std::max)(down.weight_gradient_bytes(x.rows(), executor),
+                                       up.weight_gradient_bytes(x.rows(), executor)));
+    down.add_weight_gradients(view(kept.hidden), view(grad_out), gradients.down, workspace.data(), executor);
+    up.add_weight_gradients(view(x), view(grads.up), gradients.up, workspace.data(), executor);
+    if (gate)
+      gate->add_weight_gradients(view(x), view(grads.gate), *gradients.gate, workspace.data(), executor);
     return grad_x;
   }
 

@@ -52,19 +52,45 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   }
 
   /// The gradient with respect to x, grad_out w^T; those of the weights, x^T grad_out and the sum of the rows
-  /// of grad_out, are added to `gradients`, a layer of the same sizes. Throws ShapeError before anything is
-  /// written.
+  /// of grad_out, are added to `gradients`, a layer of the same sizes. Throws ShapeError or std::bad_alloc
+  /// before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out,
                           Linear& gradients, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
     detail::require_scalar<Scalar, G>();
     check_backward(view(x), view(grad_out), gradients, "gradients.");
-    multiply<Scalar>(view(x).transposed(), {view(grad_out), mutable_view(gradients.w), {}, true}, executor);
-    if (b.size() > 0) detail::Rows<Scalar>::column_sums(view(grad_out), mutable_view(gradients.b));
-    Matrix<Scalar> grad_x(x.rows(), w.rows());
+    Matrix<Scalar> grad_x = input_gradient(grad_out, executor);
+    CallWorkspace workspace(weight_gradient_bytes(x.rows(), executor));
+    add_weight_gradients(view(x), view(grad_out), gradients, workspace.data(), executor);
+    return grad_x;
+  }
+
+  /// The steps of backward(), for layers made of this one, which take all memory before they write: first the
+  /// gradient with respect to the input. Nothing is checked.
+  template <class G>
+  Matrix<Scalar> input_gradient(const Eigen::DenseBase<G>& grad_out, Executor* executor) const {
+    Matrix<Scalar> grad_x(grad_out.rows(), w.rows());
     multiply<Scalar>(view(grad_out), {view(w).transposed(), mutable_view(grad_x)}, executor);
     return grad_x;
+  }
+  /// Scratch memory of add_weight_gradients().
+  std::size_t weight_gradient_bytes(Index rows, Executor* executor) const {
+    if constexpr (has_kernels<Scalar>) {
+      return product_workspace_bytes<Scalar>(w.rows(), rows, w.cols(), detail::threads_of(executor));
+    } else {
+      return 0;
+    }
+  }
+  void add_weight_gradients(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,
+                            Linear& gradients, void* workspace, Executor* executor) const {
+    const ProductTerm<Scalar> term{grad_out, mutable_view(gradients.w), {}, true};
+    if constexpr (has_kernels<Scalar>) {
+      run_products<Scalar>(x.transposed(), &term, 1, workspace, detail::threads_of(executor), executor);
+    } else {
+      multiply<Scalar>(x.transposed(), term);
+    }
+    if (b.size() > 0) detail::Rows<Scalar>::column_sums(grad_out, mutable_view(gradients.b));
   }
 
   /// Throws ShapeError unless these fit backward(). name: of the gradients' matrices, what is in front of
