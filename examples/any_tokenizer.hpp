@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "demo.hpp"
 #include "heed/bpe.hpp"
 #include "heed/char_tokenizer.hpp"
 #include "heed/error.hpp"
@@ -43,6 +44,10 @@ class AnyTokenizer {
   }
   std::string to_json() const {
     return std::visit([](const auto& t) { return t.to_json(); }, tokenizer_);
+  }
+  /// A sentence if some of the ids stand for nothing that the tokenizer knows; otherwise empty.
+  std::string about_unknown(const std::vector<heed::TokenId>& ids) const {
+    return std::holds_alternative<heed::BpeTokenizer>(tokenizer_) ? demo::about_unknown(ids) : "";
   }
   const char* kind() const {
     return std::holds_alternative<heed::CharTokenizer>(tokenizer_) ? "char" : "bpe";

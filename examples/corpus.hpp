@@ -41,15 +41,4 @@ inline Corpus corpus_for(const std::string& file, const std::vector<std::string>
   return corpus;
 }
 
-/// What <unk> means, if some of the ids are it; otherwise empty.
-inline std::string about_unknown(const std::vector<heed::TokenId>& ids) {
-  const auto unknown = std::count(ids.begin(), ids.end(), heed::BpeTokenizer::unk_id);
-  if (unknown == 0) return "";
-  return std::to_string(unknown) + " of " + count_of(std::ssize(ids), "token") +
-         (unknown == 1 ? " is <unk>" : " are <unk>") +
-         ", decoded as \uFFFD: a character, or an end of a word, that no token covers. A corpus that has it, "
-         "or "
-         "a larger vocabulary, would.";
-}
-
 }  // namespace demo

@@ -75,6 +75,17 @@ inline std::string count_of(heed::Index n, const std::string& singular) {
   return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
 }
 
+/// What <unk> means, if some of the ids are it; otherwise empty.
+inline std::string about_unknown(const std::vector<heed::TokenId>& ids) {
+  const auto unknown = std::count(ids.begin(), ids.end(), heed::BpeTokenizer::unk_id);
+  if (unknown == 0) return "";
+  return std::to_string(unknown) + " of " + count_of(std::ssize(ids), "token") +
+         (unknown == 1 ? " is <unk>" : " are <unk>") +
+         ", decoded as \uFFFD: a character, or an end of a word, that no token covers. A corpus that has it, "
+         "or "
+         "a larger vocabulary, would.";
+}
+
 /// A bar on the terminal for work that lets one wait.
 class ProgressBar {
  public:

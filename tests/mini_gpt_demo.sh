@@ -17,7 +17,7 @@ fail() {
 }
 
 # All but the lines that say how long it took.
-run() { "$program" "${small[@]}" "$@" | grep -v 'tokens/s\|^Model:\|^Saved'; }
+run() { "$program" "${small[@]}" "$@" | grep -v 'tokens/s\|^Model:\|^Memory:\|^Saved'; }
 
 # expect CODE MESSAGE ARGUMENTS...: this exit code, and a message on standard error that contains MESSAGE.
 expect() {
@@ -108,6 +108,7 @@ run --resume whole --prompt "Shall I" --temperature 0 >prompted
 grep -q '^  Shall I' prompted || fail "no prompt in the sample"
 run --tokenizer bpe --vocab-size 200 --steps 5 >bpe
 grep -q 'tokens of 200 kinds' bpe || fail "no byte pairs"
+grep -q 'of .* tokens are <unk>, decoded as' bpe || fail "no word of what is unknown: $(cat bpe)"
 [ "$(sed -n '/^Sample/,/^$/p' bpe | wc -L)" -le 78 ] || fail "a line that is too long for a terminal"
 printf 'to be or not to be' >short
 run --text short --steps 5 >short_text
@@ -115,6 +116,14 @@ grep -q 'too short to hold any of it out' short_text || fail "a short text"
 printf 'to be' >shorter
 expect_error 'there are 5 tokens: a window of 16' "${small[@]}" --text shorter
 expect_error 'none: No such file' --text none
+# More than the machine has is refused by its bytes, and a text that is too short before any memory is counted.
+expect_usage 'TB for its training; this machine has' --layers 100000 --d-model 4096
+expect_usage 'take a smaller --context, --batch' --layers 100000 --d-model 4096
+grep -q '^Memory: .* TB for the model' out || fail "the sizes are not printed: $(cat out)"
+expect_usage 'a batch of --batch 100000000000 and --context 64 needs' --batch 100000000000
+seq 1 2000 >ten_kilobytes
+expect_error 'a window of 100000' --text ten_kilobytes --context 100000
+! grep -q '^Memory' out || fail "memory before a look at the text"
 expect_error 'the character "#"' "${small[@]}" --steps 1 --prompt '#'
 expect_usage '--d-model is 33, it must be a multiple of --heads, which is 4' --d-model 33
 expect_usage "there is a run in whole already" --steps 1 --save whole

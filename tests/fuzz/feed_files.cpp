@@ -33,5 +33,5 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   }
   std::fprintf(stderr, "%zu files\n", files.size());
-  return files.empty() ? 1 : 0;
+  return files.empty() ? 2 : 0;
 }
