@@ -108,7 +108,7 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
   static_assert(std::is_floating_point_v<Scalar>,
                 "pca() takes float, double or long double; use .cast<double>()");
   using Wide = std::common_type_t<Scalar, double>;
-  using Matrix = Eigen::Matrix<Wide, Eigen::Dynamic, Eigen::Dynamic>;
+  using Matrix = Eigen::Matrix<Wide, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;  // whatever EIGEN_DEFAULT_TO_ROW_MAJOR says
 
   if (components < 0) {
     throw_argument_error("components is " + std::to_string(components) + ", it must not be negative");
