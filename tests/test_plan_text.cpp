@@ -76,6 +76,20 @@ TEST_CASE("the strongest instruction set of the processor is chosen, up to the c
         "HEED_ISA is \"fairest\", known are weak, fair, strong");
 }
 
+TEST_CASE("a build without the weak instruction sets says so on a processor that has none of its own") {
+  const auto choose_of = [](bool has_fair, bool has_strong, const char* cap) {
+    const kernels::Candidate candidates[] = {{&fair, has_fair}, {&strong, has_strong}};
+    return kernels::choose(candidates, cap);
+  };
+  CHECK(choose_of(true, false, nullptr).table == &fair);
+  CHECK(message_of<ArgumentError>([&] { choose_of(false, false, nullptr); }) ==
+        "this processor has none of the instruction sets that Heed was built for (HEED_ISAS): fair, strong");
+  CHECK(message_of<ArgumentError>([&] { choose_of(false, true, "fair"); }) ==
+        "HEED_ISA is \"fair\", of what Heed was built for this processor has only strong");
+  CHECK(message_of<ArgumentError>([&] { choose_of(true, true, "weak"); }) ==
+        "HEED_ISA is \"weak\", known are fair, strong");
+}
+
 TEST_CASE("a plan tells its instruction set and why") {
   const char* cap = std::getenv("HEED_ISA");
   const std::string line = line_of(plan_of(10).to_string(), "kernel");

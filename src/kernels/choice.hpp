@@ -26,7 +26,8 @@ struct Choice {
 };
 
 /// The strongest table that the processor supports, up to the one that `cap` (HEED_ISA, nullptr if not set)
-/// names. The first candidate is supported everywhere. Throws ArgumentError if cap names none.
+/// names. Throws ArgumentError if cap names none, or if the processor supports none up to it: a build may
+/// have left out the weak ones.
 inline Choice choose(std::span<const Candidate> candidates, const char* cap) {
   const bool capped = cap != nullptr && *cap != '\0';
   Choice choice{nullptr, nullptr, nullptr, nullptr};
@@ -40,6 +41,13 @@ inline Choice choose(std::span<const Candidate> candidates, const char* cap) {
   }
   if (capped && choice.cap == nullptr)
     throw_argument_error("HEED_ISA is \"" + std::string(cap) + "\", known are " + known);
+  if (choice.table == nullptr) {
+    throw_argument_error(
+        choice.best == nullptr
+            ? "this processor has none of the instruction sets that Heed was built for (HEED_ISAS): " + known
+            : "HEED_ISA is \"" + std::string(cap) +
+                  "\", of what Heed was built for this processor has only " + choice.best->isa);
+  }
   return choice;
 }
 

@@ -1,6 +1,6 @@
 // The one place that chooses an instruction set.
 
-#if defined(HEED_KERNELS_X86)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
@@ -14,19 +14,23 @@
 namespace heed {
 namespace kernels {
 
-#if defined(HEED_KERNELS_AARCH64)
+// One table for each instruction set that the build has, HEED_ISAS of cmake/HeedKernels.cmake.
+#if defined(HEED_KERNELS_NEON)
 namespace neon {
 extern const KernelTable table;
 }
-#else
+#endif
+#if defined(HEED_KERNELS_BASELINE)
 namespace baseline {
 extern const KernelTable table;
 }
 #endif
-#if defined(HEED_KERNELS_X86)
+#if defined(HEED_KERNELS_AVX2)
 namespace avx2 {
 extern const KernelTable table;
 }
+#endif
+#if defined(HEED_KERNELS_AVX512)
 namespace avx512 {
 extern const KernelTable table;
 }
@@ -34,7 +38,7 @@ extern const KernelTable table;
 
 namespace {
 
-#if defined(HEED_KERNELS_X86)
+#if defined(HEED_KERNELS_AVX2) || defined(HEED_KERNELS_AVX512)
 /// F16C: not every compiler here knows it by name.
 bool has_float16_conversion() {
   unsigned eax = 0;
@@ -43,22 +47,33 @@ bool has_float16_conversion() {
   unsigned edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_float16_conversion();
+}
+#endif
+#if defined(HEED_KERNELS_AVX512)
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 #endif
 
 Choice choose_for_this_process() {
-#if defined(HEED_KERNELS_X86)
-  const bool has_avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_float16_conversion();
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl");
   const Candidate candidates[] = {
-      {&baseline::table, true}, {&avx2::table, has_avx2}, {&avx512::table, has_avx512}};
-#elif defined(HEED_KERNELS_AARCH64)
-  const Candidate candidates[] = {{&neon::table, true}};  // every AArch64 processor has NEON
-#else
-  const Candidate candidates[] = {{&baseline::table, true}};
+#if defined(HEED_KERNELS_NEON)
+    {&neon::table, true},  // every AArch64 processor has NEON
 #endif
+#if defined(HEED_KERNELS_BASELINE)
+    {&baseline::table, true},
+#endif
+#if defined(HEED_KERNELS_AVX2)
+    {&avx2::table, has_avx2()},
+#endif
+#if defined(HEED_KERNELS_AVX512)
+    {&avx512::table, has_avx512()},
+#endif
+  };
   return choose(candidates, std::getenv("HEED_ISA"));
 }
 

@@ -25,6 +25,8 @@ check_programs() {
 check_attention() { (cd "$work" && [ "$("$1/with_attention")" = "  1 1.5   2" ]); }
 
 version=$(sed -n 's/^project(heed VERSION \([0-9.]*\).*/\1/p' "$source_dir/CMakeLists.txt")
+weakest=baseline
+case $(uname -m) in aarch64 | arm64) weakest=neon ;; esac
 # The consumers stand outside the checkout, so that nothing is found by being near it.
 cp -r "$here/consumer" "$here/embedded" "$work"
 
@@ -38,7 +40,8 @@ if grep -rlF -e "$work" -e "$source_dir" "$work/moved"; then
   echo "these installed files hold a path of the machine that built them"
   exit 1
 fi
-if [ "$(cd "$source_dir/include" && find heed -type f | sort)" != \
+# CMake makes one header more: what HEED_EXPORT is.
+if [ "$(cd "$source_dir/include" && { find heed -type f; echo heed/export.hpp; } | sort)" != \
      "$(cd "$work/moved/include" && find heed -type f | sort)" ]; then
   echo "the installed headers are not those of the source"
   exit 1
@@ -77,28 +80,58 @@ fi
 echo "pkg-config"
 pc=$(find "$work/moved" -name heed.pc)
 mkdir "$work/compiled"
-for program in with_all with_attention; do
+by_pkg_config() { # PROGRAM PACKAGE
   # shellcheck disable=SC2046  # the flags are words
-  quietly "${CXX:-c++}" -std=c++20 "$work/consumer/$program.cpp" -o "$work/compiled/$program" \
-    $(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs heed)
-done
+  quietly "${CXX:-c++}" -std=c++20 "$work/consumer/$1.cpp" -o "$work/compiled/$1" \
+    $(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs "$2")
+}
+by_pkg_config with_all heed
+by_pkg_config with_attention heed-attention
 check_programs "$work/compiled"
+if PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --libs heed-attention | grep -qE 'utf8proc|-lheed( |$)'; then
+  echo "the engine alone is linked with more than itself"
+  exit 1
+fi
 
-for fetch in OFF ON; do
-  if [ $fetch = ON ]; then echo "FetchContent"; else echo "add_subdirectory"; fi
-  configure "$work/embedded" "$work/within-$fetch" -DHEED_SOURCE="$source_dir" -DHEED_BY_FETCH=$fetch
-  if [ $fetch = ON ]; then  # the engine alone is built, which is all that its program asks for
-    quietly cmake --build "$work/within-$fetch" --parallel "$jobs" --target with_attention
-    check_attention "$work/within-$fetch"
-  else
-    quietly cmake --build "$work/within-$fetch" --parallel "$jobs"
-    check_programs "$work/within-$fetch"
-  fi
-  # A part of another project adds nothing to what that project installs.
-  quietly cmake --install "$work/within-$fetch" --prefix "$work/prefix-$fetch"
-  if [ -n "$(find "$work/prefix-$fetch" -type f 2>/dev/null)" ]; then
-    echo "installing the other project installed parts of Heed"
-    exit 1
-  fi
-done
+echo "add_subdirectory, as shared libraries, all that is not marked hidden, with -ffast-math"
+configure "$work/embedded" "$work/shared" -DHEED_SOURCE="$source_dir" -DHEED_BY_FETCH=OFF -DHEED_EVERY_CALL=ON -DHEED_INSTALL=ON \
+  -DBUILD_SHARED_LIBS=ON -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON -DCMAKE_CXX_FLAGS=-ffast-math
+quietly cmake --build "$work/shared" --parallel "$jobs"
+check_programs "$work/shared"
+quietly cmake -DPROGRAM="$work/shared/every_call" -DEXPECTED="$source_dir/tests/data/every_call.txt" -DFOLDER="$work/files" \
+  -P "$source_dir/tests/same_text.cmake"
+quietly cmake --install "$work/shared" --prefix "$work/first"
+mv "$work/first" "$work/moved_shared"
+rm -rf "$work/shared"
+libheed=$(find "$work/moved_shared" -name 'libheed.so.*.*.*')
+quietly cmake -DNM=nm -DOBJDUMP=objdump -DINCLUDE="$source_dir/include" -DOBJECTS=0 \
+  -DLIBRARIES="$libheed,$(find "$work/moved_shared" -name 'libheed_attention.so.*.*.*')" -P "$source_dir/tests/library_symbols.cmake"
+if [ -z "$(ldd "$libheed" | grep -F "$(dirname "$libheed")/libheed_attention.so.")" ]; then
+  ldd "$libheed"
+  echo "an installed libheed.so does not find the libheed_attention.so beside it"
+  exit 1
+fi
+configure "$work/consumer" "$work/found_shared" -DCMAKE_PREFIX_PATH="$work/moved_shared"
+quietly cmake --build "$work/found_shared" --parallel "$jobs"
+check_programs "$work/found_shared"
+
+echo "FetchContent"
+# The engine alone is built, which is all that its program asks for; and of it one instruction set.
+configure "$work/embedded" "$work/within" -DHEED_SOURCE="$source_dir" -DHEED_BY_FETCH=ON -DHEED_ISAS="$weakest"
+quietly cmake --build "$work/within" --parallel "$jobs" --target with_attention
+check_attention "$work/within"
+# A part of another project adds nothing to what that project installs.
+quietly cmake --install "$work/within" --prefix "$work/prefix"
+if [ -n "$(find "$work/prefix" -type f 2>/dev/null)" ]; then
+  echo "installing the other project installed parts of Heed"
+  exit 1
+fi
+
+echo "an instruction set that is none"
+if in_release "$work/embedded" "$work/unknown" -DHEED_SOURCE="$source_dir" -DHEED_BY_FETCH=OFF -DHEED_ISAS=avx3 >"$work/log" 2>&1 ||
+   ! grep -q 'HEED_ISAS has "avx3", Heed knows for' "$work/log"; then
+  cat "$work/log"
+  echo "HEED_ISAS=avx3 should have been refused"
+  exit 1
+fi
 echo "all ways work"
