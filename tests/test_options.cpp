@@ -341,10 +341,10 @@ TEST_CASE("lengths and matrices that a mask cannot mean are refused") {
 
   const heed::AttentionShape shape{1, 1, 1, 2, 2, 2, 2};
   const Eigen::MatrixXi numbers = Eigen::MatrixXi::Ones(2, 2);
-  heed::MaskMatrix matrix{heed::MaskMatrix::Kind::keep, heed::Per::nothing, &typeid(int),
+  heed::MaskMatrix matrix{heed::MaskMatrix::Kind::keep, heed::Per::nothing, heed::scalar_type<int>(),
                           heed::untyped(heed::view(numbers))};
   CHECK(message(shape, heed::mask_matrix(matrix)) == "keep_where is no matrix of bool");
   matrix.kind = heed::MaskMatrix::Kind::bias;
-  matrix.scalar = nullptr;
+  matrix.scalar = {};
   CHECK(contains(message(shape, heed::mask_matrix(matrix)), "bias has another scalar type"));
 }

@@ -21,6 +21,7 @@
 #include "heed/attention_plan.hpp"
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/mask.hpp"
 #include "heed/matrix_product.hpp"
 #include "heed/reference.hpp"
@@ -96,7 +97,7 @@ AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& qu
 template <class Scalar>
 AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options) {
   AttentionShape shape = attention_shape(inputs.query, inputs.key, inputs.value, options);
-  check_attention(shape, options.mask, score_options(options), typeid(Scalar));
+  check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>());
   return shape;
 }
 
@@ -112,7 +113,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     plan.run(tensors, workspace.data(), options.executor);
   } else {
-    check_attention(shape, options.mask, score_options(options), typeid(Scalar));
+    check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>());
     check_tensors(shape, options.mask, tensors);
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     reference::attention(shape, options.mask, score_options(options), tensors, functions);
@@ -239,7 +240,7 @@ Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
   for (Index i = 0; i < entries.rows; ++i) {
     for (Index j = 0; j < entries.cols; ++j) {
       const Scalar entry = entries(i, j);
-      if (!(entry == Scalar(0) || entry == -std::numeric_limits<Scalar>::infinity())) {
+      if (detail::is_nan(entry) || !(entry == Scalar(0) || detail::is_minus_infinity(entry))) {
         throw_argument_error("an additive mask holds 0 (visible) and -inf (hidden), this one (" +
                              size_of(entries) + ") has another value at row " + std::to_string(i) +
                              ", column " + std::to_string(j) +

@@ -89,7 +89,7 @@ void run_backward(const AttentionShape& shape, const AttentionOptions& options,
     const Workspace workspace(plan.workspace_bytes());
     plan.run(tensors, workspace.data(), options.executor);
   } else {
-    check_attention(shape, options.mask, scores, typeid(Scalar));
+    check_attention(shape, options.mask, scores, scalar_type<Scalar>());
     check_backward_tensors(shape, options.mask, scores, tensors);
     reference::attention_backward(shape, options.mask, scores, tensors);
   }

@@ -14,6 +14,7 @@
 #include "heed/executor.hpp"
 #include "heed/mask.hpp"
 #include "heed/rotary.hpp"
+#include "heed/scalar_type.hpp"
 #include "heed/score_functions.hpp"
 #include "heed/score_numbers.hpp"
 #include "heed/view.hpp"
@@ -106,7 +107,7 @@ struct AttentionTensors {
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
 /// mask does not fit, or an option makes no sense (ArgumentError).
 HEED_EXPORT void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                                 const std::type_info& scalar);
+                                 ScalarType scalar);
 
 namespace detail {
 

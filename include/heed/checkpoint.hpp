@@ -139,12 +139,17 @@ Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, R
   const std::vector<Parameter<Scalar>> from = parameters(model);
   const std::vector<Parameter<Scalar>> to = parameters(trainer.model());
   Random restored(0);
+#if defined(__cpp_exceptions)
   try {
     restored.restore(words);
     trainer.optimizer().restore(static_cast<Index>(steps), first, second);
   } catch (const Error& error) {
     throw_file_error(files.name + ": " + error.what());
   }
+#else
+  restored.restore(words);
+  trainer.optimizer().restore(static_cast<Index>(steps), first, second);
+#endif
   random = restored;
   for (std::size_t w = 0; w < to.size(); ++w) {
     for (Index i = 0; i < to[w].value.rows; ++i) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "heed/float_bits.hpp"
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
 
@@ -13,7 +14,7 @@ namespace heed {
 namespace detail {
 
 inline void require_rate(double rate) {
-  if (!(rate >= 0 && rate < 1))
+  if (!is_finite(rate) || rate < 0 || rate >= 1)
     throw_argument_error("the dropout rate is " + detail::number_text(rate) + ", it must be in [0, 1)");
 }
 

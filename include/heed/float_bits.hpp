@@ -85,7 +85,7 @@ template <class T>
   } else if constexpr (std::same_as<T, double>) {
     return __builtin_bit_cast(std::uint64_t, x) == 0xFFF0'0000'0000'0000u;
   } else {
-    return is_infinite(x) && x < T(0);
+    return x == -std::numeric_limits<T>::infinity();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "heed/dropout.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/gpt_trainer.hpp"
 
 namespace heed {
@@ -33,7 +34,7 @@ inline GptTrainerOptions checked(const GptTrainerOptions& options, const GptConf
     throw_shape_error("seq_len is " + std::to_string(seq_len) + ", the model's context is " +
                       std::to_string(config.context));
   }
-  if (!(options.clip_norm >= 0)) {
+  if (detail::is_nan(options.clip_norm) || options.clip_norm < 0) {
     throw_argument_error("clip_norm is " + detail::number_text(options.clip_norm) +
                          ", it must be positive, or 0 for none");
   }
@@ -289,7 +290,7 @@ TrainingStep GptTrainer<Scalar>::step(std::span<const TokenId> inputs, std::span
   TrainingStep step;
   step.loss = loss_and_gradients(inputs, targets);
   step.gradient_norm = norm_of_gradients();
-  if (!std::isfinite(step.loss) || !std::isfinite(step.gradient_norm)) {
+  if (!detail::is_finite(step.loss) || !detail::is_finite(step.gradient_norm)) {
     throw_training_error("step " + std::to_string(optimizer_.steps()) + ": the loss is " +
                          std::to_string(step.loss) + ", the norm of the gradients " +
                          std::to_string(step.gradient_norm) + "; the weights are those before this step");

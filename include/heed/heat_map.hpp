@@ -41,6 +41,7 @@
 #include <vector>
 
 #include "heed/display_text.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/terminal.hpp"
 
 namespace heed {
@@ -125,18 +126,17 @@ class BlockReducer {
   explicit BlockReducer(Reduction reduction) : mean_(reduction == Reduction::mean) {}
 
   void add(double value) {
-    has_nan_ = has_nan_ || std::isnan(value);
+    has_nan_ = has_nan_ || detail::is_nan(value);
     if (value > largest_) largest_ = value;
-    if (mean_ && std::isfinite(value)) {
+    if (mean_ && detail::is_finite(value)) {
       sum_ += value;
       ++count_;
     }
   }
 
   [[nodiscard]] double value() const {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
     if (has_nan_) return std::numeric_limits<double>::quiet_NaN();
-    if (!mean_ || largest_ == infinity || count_ == 0) return largest_;
+    if (!mean_ || count_ == 0 || (detail::is_infinite(largest_) && largest_ > 0)) return largest_;
     return static_cast<double>(sum_ / static_cast<long double>(count_));
   }
 

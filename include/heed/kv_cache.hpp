@@ -150,8 +150,8 @@ namespace detail {
 /// Completes the mask. Throws ShapeError if the cache is a ring that will no longer have a key that a query
 /// may see.
 template <class T>
-AttentionShape cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache, Index appended,
-                            AttentionOptions& options);
+HEED_EXPORT AttentionShape cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache,
+                                        Index appended, AttentionOptions& options);
 
 extern template AttentionShape cached_shape(const MatrixView<const float>&, const KvCache<float>&, Index,
                                             AttentionOptions&);

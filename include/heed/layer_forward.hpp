@@ -144,7 +144,7 @@ template <class Scalar>
 void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
                         const LayerTensors<Scalar>& tensors) {
   const AttentionShape attention = attention_shape_of(shape);
-  check_attention(attention, options.mask, options.score, typeid(Scalar));
+  check_attention(attention, options.mask, options.score, scalar_type<Scalar>());
   check_layer_tensors(shape, options.mask, tensors);
   const auto& key_input = shape.is_cross() ? tensors.key_input : tensors.x;
   const auto& value_input = shape.is_cross() ? tensors.value_input : tensors.x;
@@ -177,7 +177,7 @@ Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   }
   if (result != nullptr) {
     const AttentionShape attention = attention_shape_of(shape);
-    check_attention(attention, options.mask, options.score, typeid(Scalar));
+    check_attention(attention, options.mask, options.score, scalar_type<Scalar>());
     result->weights.resize(attention);
     result->heads.resize(in.x.rows, w.w_o.rows);
     tensors.weights = mutable_view(result->weights.stacked);

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "heed/float_bits.hpp"
 #include "heed/layer_functions.hpp"
 #include "heed/matrix_product.hpp"
 #include "heed/parameters.hpp"
@@ -31,7 +32,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   /// ShapeError if a size is below 1, ArgumentError for a bound that is not finite.
   Linear(Index in, Index out, Random& random, bool bias = true, double bound = -1) {
     detail::require_sizes_at_least_one(in, "in", out, "out");
-    if (!std::isfinite(bound))
+    if (!detail::is_finite(bound))
       throw_argument_error("bound is " + detail::number_text(bound) + ", it must be finite");
     w = detail::uniform_matrix<Scalar>(in, out, random,
                                        bound < 0 ? std::sqrt(3.0 / static_cast<double>(in)) : bound);

@@ -15,10 +15,10 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <vector>
 
 #include "heed/error.hpp"
+#include "heed/scalar_type.hpp"
 #include "heed/view.hpp"
 
 namespace heed {
@@ -43,7 +43,7 @@ struct HEED_EXPORT MaskMatrix {
   enum class Kind { bias, keep, drop };
   Kind kind = Kind::bias;
   Per per = Per::nothing;
-  const std::type_info* scalar = nullptr;
+  ScalarType scalar = {};
   UntypedView entries;
 
   /// Rows of one block: all queries share one row if there is no more.
@@ -85,7 +85,7 @@ class HEED_EXPORT Mask {
   const std::vector<double>& alibi_slopes() const noexcept { return slopes_; }
 
   /// Throws ShapeError or ArgumentError unless every part fits these sizes; biases must have the scalar type.
-  void check_sizes(const MaskSizes& sizes, const std::type_info& scalar) const;
+  void check_sizes(const MaskSizes& sizes, ScalarType scalar) const;
 
   /// Throws ShapeError if a sequence of kv_len keys is said to have more: check_sizes() knows the longest one
   /// only.
@@ -172,17 +172,17 @@ HEED_EXPORT Mask mask_matrix(const MaskMatrix& matrix);
 /// and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
 template <class T>
 Mask bias(MatrixView<const T> view, Per per = Per::nothing) {
-  return mask_matrix({MaskMatrix::Kind::bias, per, &typeid(T), untyped(view)});
+  return mask_matrix({MaskMatrix::Kind::bias, per, scalar_type<T>(), untyped(view)});
 }
 
 /// Query i sees key j only where the matrix is true. Size, blocks and life as for bias().
 inline Mask keep_where(MatrixView<const bool> view, Per per = Per::nothing) {
-  return mask_matrix({MaskMatrix::Kind::keep, per, &typeid(bool), untyped(view)});
+  return mask_matrix({MaskMatrix::Kind::keep, per, scalar_type<bool>(), untyped(view)});
 }
 
 /// Query i sees key j only where the matrix is false. Size, blocks and life as for bias().
 inline Mask drop_where(MatrixView<const bool> view, Per per = Per::nothing) {
-  return mask_matrix({MaskMatrix::Kind::drop, per, &typeid(bool), untyped(view)});
+  return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
 }
 
 namespace detail {

@@ -52,9 +52,8 @@ void require_memory(std::uint64_t bytes, const What& what) {
 /// Throws ArgumentError if the machine has no memory for a matrix of rows x cols.
 template <class Scalar>
 void require_matrix_memory(Index rows, Index cols) {
-  require_memory(matrix_bytes(sizeof(Scalar), rows, cols), [&] {
-    return "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols);
-  });
+  require_memory(matrix_bytes(sizeof(Scalar), rows, cols),
+                 [&] { return "a matrix of " + std::to_string(rows) + " x " + std::to_string(cols); });
 }
 
 }  // namespace detail

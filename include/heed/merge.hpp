@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "heed/attention.hpp"
+#include "heed/float_bits.hpp"
 
 namespace heed {
 
@@ -55,7 +56,6 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
   const Index num_heads = logsumexp.cols();
   if (out.rows() == 0 || (out.cols() == 0 && num_heads == 0)) return;
   const Index value_dim = detail::per_head(out.cols(), num_heads, "out");
-  const Scalar minus_inf = -std::numeric_limits<Scalar>::infinity();
   O& to = out.derived();
   L& lse = logsumexp.derived();
   const P& from = other_out.derived();
@@ -64,8 +64,8 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
     for (Index h = 0; h < num_heads; ++h) {
       const Scalar a = lse(i, h);
       const Scalar b = other(i, h);
-      if (b == minus_inf) continue;
-      if (a == minus_inf) {
+      if (detail::is_minus_infinity(b)) continue;
+      if (detail::is_minus_infinity(a)) {
         for (Index c = h * value_dim; c < (h + 1) * value_dim; ++c) to(i, c) = from(i, c);
         lse(i, h) = b;
         continue;

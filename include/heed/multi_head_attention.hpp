@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "heed/attention.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/layer_forward.hpp"
 #include "heed/multi_head_attention_decode_plan.hpp"
 #include "heed/parameters.hpp"
@@ -109,7 +110,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                         ", it must be a positive multiple of num_heads, which is " +
                         std::to_string(num_heads_));
     }
-    if (!std::isfinite(bound))
+    if (!detail::is_finite(bound))
       throw_argument_error("bound is " + detail::number_text(bound) + ", it must be finite");
     const Index head_dim = sizes.head_dim.value_or(sizes.d_model / num_heads_);
     const Index value_dim = sizes.value_dim.value_or(head_dim);

@@ -47,7 +47,7 @@ class MultiHeadAttentionPass {
         attention_(attention_shape_of(shape_)),
         threads_(detail::threads_of(options.executor)),
         plans_(plans()) {
-    check_attention(attention_, options_.mask, options_.score, typeid(Scalar));
+    check_attention(attention_, options_.mask, options_.score, scalar_type<Scalar>());
     const Index key_rows = kv_rows.value_or(rows);
     for (Matrix<Scalar>* m : {&query_, &grad_query_}) m->setZero(rows, layer.w_q.cols());
     for (Matrix<Scalar>* m : {&key_, &grad_key_}) m->setZero(key_rows, layer.w_k.cols());

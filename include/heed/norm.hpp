@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "heed/float_bits.hpp"
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
 
@@ -30,7 +31,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     if (cols < 1) throw_shape_error("a norm of " + std::to_string(cols) + " columns, it needs at least 1");
     // As a Scalar: 1e-46 is 0 in float.
     const Scalar epsilon = static_cast<Scalar>(options.epsilon);
-    if (!(epsilon > Scalar(0)) || !(epsilon <= (std::numeric_limits<Scalar>::max)())) {
+    if (!detail::is_finite(epsilon) || epsilon <= Scalar(0)) {
       throw_argument_error("epsilon is " + detail::number_text(options.epsilon) +
                            ", it must be positive and finite");
     }

@@ -9,15 +9,15 @@
 #include "heed/config.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "heed/attention.hpp"
+#include "heed/float_bits.hpp"
+#include "heed/kept_exception.hpp"
 
 namespace heed {
 
@@ -50,12 +50,13 @@ class TopWeights final : public WeightsObserver<T> {
 
  private:
   static bool before(T a, T b) {
-    using std::isnan;
-    return isnan(a) ? !isnan(b) : a > b;
+    using detail::is_nan;
+    return is_nan(a) ? !is_nan(b) : a > b;
   }
 
   void insert(Index row, T weight, Index key) noexcept {
-    if (k_ == 0 || weight == T(0) || !before(weight, weights(row, k_ - 1))) return;
+    if (k_ == 0 || (weight == T(0) && !detail::is_nan(weight)) || !before(weight, weights(row, k_ - 1)))
+      return;
     Index at = k_ - 1;
     for (; at > 0 && before(weight, weights(row, at - 1)); --at) {
       weights(row, at) = weights(row, at - 1);
@@ -151,25 +152,16 @@ class WeightsCallback final : public WeightsObserver<T> {
   explicit WeightsCallback(F f) : f_(std::move(f)) {}
 
   void prepare(const AttentionShape&) override {
-    failed_ = false;
-    thrown_ = nullptr;  // of a run whose exceptions nobody asked for
+    kept_.reset();  // of a run whose exceptions nobody asked for
   }
   void take(const WeightsTile<T>& tile) noexcept override {
-    if (failed_.load(std::memory_order_relaxed)) return;
-    try {
-      f_(tile);
-    } catch (...) {
-      if (!failed_.exchange(true)) thrown_ = std::current_exception();
-    }
+    kept_.guard([&] { f_(tile); });
   }
-  void rethrow() override {
-    if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
-  }
+  void rethrow() override { kept_.rethrow(); }
 
  private:
   F f_;
-  std::atomic<bool> failed_{false};
-  std::exception_ptr thrown_;
+  detail::KeptException kept_;
 };
 
 template <class T, class F>

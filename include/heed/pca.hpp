@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 
 namespace heed {
 
@@ -58,10 +59,9 @@ typename Matrix::Scalar scale_of(const Matrix& values) {
 
 template <class Matrix>
 void require_finite(const Matrix& values) {
-  if (values.allFinite()) return;
   for (Index i = 0; i < values.rows(); ++i) {
     for (Index j = 0; j < values.cols(); ++j) {
-      if (std::isfinite(values(i, j))) continue;
+      if (detail::is_finite(values(i, j))) continue;
       throw_argument_error("rows(" + std::to_string(i) + ", " + std::to_string(j) + ") is " +
                            std::to_string(values(i, j)) + ", all values must be finite");
     }
@@ -108,7 +108,8 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
   static_assert(std::is_floating_point_v<Scalar>,
                 "pca() takes float, double or long double; use .cast<double>()");
   using Wide = std::common_type_t<Scalar, double>;
-  using Matrix = Eigen::Matrix<Wide, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;  // whatever EIGEN_DEFAULT_TO_ROW_MAJOR says
+  using Matrix = Eigen::Matrix<Wide, Eigen::Dynamic, Eigen::Dynamic,
+                               Eigen::ColMajor>;  // whatever EIGEN_DEFAULT_TO_ROW_MAJOR says
 
   if (components < 0) {
     throw_argument_error("components is " + std::to_string(components) + ", it must not be negative");

@@ -15,6 +15,7 @@
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "heed/random.hpp"
 
@@ -57,7 +58,7 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 template <class Module, class X>
 CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
   using Scalar = typename X::Scalar;
-  if (!(options.tolerance >= 0)) {
+  if (detail::is_nan(options.tolerance) || options.tolerance < 0) {
     throw_argument_error("tolerance is " + std::to_string(options.tolerance) + ", it must not be negative");
   }
   if (options.most_cuts < 1) {
@@ -87,11 +88,14 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
     }
     for (Index row = 0; row < cut; ++row) {
       for (Index col = 0; col < before.cols(); ++col) {
-        if (before(row, col) == after(row, col)) continue;
-        const auto difference = static_cast<double>((std::abs)(before(row, col) - after(row, col)));
         // Outputs that are NaN in both futures say nothing; one that is NaN in one future only has changed.
-        if (std::isnan(before(row, col)) && std::isnan(after(row, col))) continue;
-        const double size = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+        // NaN is asked for first: under -ffast-math it may be equal to anything.
+        const bool was_nan = detail::is_nan(before(row, col));
+        const bool is_nan = detail::is_nan(after(row, col));
+        if (was_nan && is_nan) continue;
+        if (!was_nan && !is_nan && before(row, col) == after(row, col)) continue;
+        const auto difference = static_cast<double>((std::abs)(before(row, col) - after(row, col)));
+        const double size = detail::is_nan(difference) ? std::numeric_limits<double>::infinity() : difference;
         if (size > report.largest_difference) {
           report.largest_difference = size;
           report.position = row;
@@ -141,7 +145,7 @@ RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double toleranc
     for (Index col = 0; col < weights.cols(); ++col) {
       const auto weight = static_cast<long double>(weights.derived()(row, col));
       sum += weight;
-      empty = empty && weight == 0;
+      empty = empty && !detail::is_nan(weights.derived()(row, col)) && weight == 0;
       if (weight < 0) ++report.negative;
     }
     if (empty) {
@@ -149,7 +153,7 @@ RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double toleranc
       continue;
     }
     double error = static_cast<double>((std::abs)(sum - 1));
-    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+    if (detail::is_nan(error)) error = std::numeric_limits<double>::infinity();
     if (error > report.largest_error) {
       report.largest_error = error;
       report.row = row;

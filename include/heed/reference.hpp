@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "heed/attention_plan.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/reference_scores.hpp"
 
 namespace heed::reference {
@@ -58,7 +59,7 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
           if (scores.score(j) > row_max) row_max = scores.score(j);
           sees_any = true;
         }
-        T row_sum = sink == -infinity ? T(0) : T(exp(sink - row_max));
+        T row_sum = detail::is_minus_infinity(sink) ? T(0) : T(exp(sink - row_max));
         for (Index j = 0; j < kv_len; ++j) {
           T& weight = weights[static_cast<std::size_t>(j)];
           weight = T(0);
@@ -91,7 +92,7 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
             tensors.observers[n]->take({batch, head, i, 0, {weights.data(), 1, kv_len, kv_len, 1}});
         }
         if (!tensors.logsumexp.empty()) {
-          const bool empty = !sees_any && sink == -infinity;
+          const bool empty = !sees_any && detail::is_minus_infinity(sink);
           tensors.logsumexp(query_row, head) = empty ? -infinity : T(row_max + log(row_sum));
         }
       }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "heed/attention_backward_plan.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/reference_scores.hpp"
 
 namespace heed::reference {
@@ -49,7 +50,6 @@ template <class T>
 void attention_backward(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                         const AttentionBackwardTensors<T>& tensors) {
   using std::exp;
-  const T infinity = std::numeric_limits<T>::infinity();
   const MaskSizes sizes = shape.mask_sizes();
   const Index d = shape.head_dim;
   const Index dv = shape.value_dim;
@@ -80,7 +80,7 @@ void attention_backward(const AttentionShape& shape, const Mask& mask, const Sco
           if (!scores.sees(j)) continue;
           sees_any = true;
           const Index key_row = key_start + j;
-          const T weight = exp(scores.score(j) - (logsumexp == -infinity ? T(0) : logsumexp));
+          const T weight = exp(scores.score(j) - (detail::is_minus_infinity(logsumexp) ? T(0) : logsumexp));
           // out_i = sum_j P_ij value_j
           T grad_weight = T(0);
           for (Index c = 0; c < dv; ++c) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "heed/attention_plan.hpp"
+#include "heed/float_bits.hpp"
 
 namespace heed::reference {
 
@@ -95,7 +96,6 @@ class RowScores {
   /// Computes those of query i.
   void compute(Index batch, Index head, Index i) {
     using std::tanh;
-    const T infinity = std::numeric_limits<T>::infinity();
     const Index query_len = shape_.query_len_of(batch);
     const Index kv_len = shape_.kv_len_of(batch);
     const Index kv_length = mask_.kv_length(batch, kv_len);
@@ -112,7 +112,7 @@ class RowScores {
       if (mask_.window().right != unlimited) sees = sees && j - position <= mask_.window().right;
       for (const MaskMatrix& matrix : mask_.matrices()) {
         if (matrix.kind == MaskMatrix::Kind::bias) {
-          sees = sees && mask_entry<T>(matrix, sizes_, batch, head, i, j) != -infinity;
+          sees = sees && !detail::is_minus_infinity(mask_entry<T>(matrix, sizes_, batch, head, i, j));
         } else {
           sees = sees && mask_entry<bool>(matrix, sizes_, batch, head, i, j) ==
                              (matrix.kind == MaskMatrix::Kind::keep);
@@ -149,7 +149,7 @@ class RowScores {
     if (functions_.score == nullptr || kv_len == 0) return;
     functions_.score(functions_.context, row);
     for (Index j = 0; j < kv_len; ++j)
-      visible(j) = visible(j) && scores_[static_cast<std::size_t>(j)] != -infinity;
+      visible(j) = visible(j) && !detail::is_minus_infinity(scores_[static_cast<std::size_t>(j)]);
   }
 
   bool sees(Index j) const { return visible(j); }

@@ -14,12 +14,11 @@
 #include "heed/config.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <concepts>
-#include <exception>
 #include <type_traits>
 
 #include "heed/attention.hpp"
+#include "heed/kept_exception.hpp"
 
 namespace heed {
 
@@ -71,24 +70,12 @@ class FunctorFunctions {
     return functions;
   }
 
-  void rethrow() const {
-    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
-  }
+  void rethrow() const { kept_.rethrow(); }
 
  private:
-  template <class F>
-  void guarded(F f) const noexcept {
-    if (failed_.load(std::memory_order_relaxed)) return;
-    try {
-      f();
-    } catch (...) {
-      if (!failed_.exchange(true)) thrown_ = std::current_exception();
-    }
-  }
-
   static void score_tile(const void* context, const ScoreTile<T>& tile) noexcept {
     const auto& self = *static_cast<const FunctorFunctions*>(context);
-    self.guarded([&] {
+    self.kept_.guard([&] {
       for (Index r = 0; r < tile.rows; ++r) {
         T* const scores = tile.scores + r * tile.score_step;
         const Index head = tile.head_of(r);
@@ -102,7 +89,7 @@ class FunctorFunctions {
   static void hide_tile(const void* context, const ScoreTile<T>& tile) noexcept {
     const auto& self = *static_cast<const FunctorFunctions*>(context);
     if constexpr (!std::is_same_v<Visible, SeesAll>) {
-      self.guarded([&] {
+      self.kept_.guard([&] {
         // The rows of one head lie `heads` apart.
         for (Index first = 0; first < (std::min)(tile.rows, tile.heads); ++first) {
           const Index last = first + (tile.rows - 1 - first) / tile.heads * tile.heads;
@@ -133,8 +120,7 @@ class FunctorFunctions {
 
   const Score& score_;
   const Visible& visible_;
-  mutable std::atomic<bool> failed_{false};
-  mutable std::exception_ptr thrown_;
+  mutable KeptException kept_;
 };
 
 }  // namespace detail

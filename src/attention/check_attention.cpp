@@ -62,7 +62,7 @@ void check_rotary(const Rotary& rotary, const AttentionShape& shape, const Mask&
 }  // namespace
 
 void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                     const std::type_info& scalar) {
+                     ScalarType scalar) {
   require_not_negative(shape.batch_size, "batch_size");
   require_not_negative(shape.query_len, "query_len");
   require_not_negative(shape.kv_len, "kv_len");

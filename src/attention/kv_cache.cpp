@@ -326,7 +326,7 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
   if (!alike) options.mask = options.mask & kv_lengths(lengths);
   if (!options.mask.has_position()) options.mask = options.mask & bottom_right();
   if (kept.ring)
-    check_attention(shape, options.mask, {}, typeid(T));  // the loop relies on lengths and positions
+    check_attention(shape, options.mask, {}, scalar_type<T>());  // the loop relies on lengths and positions
   for (Index b = 0; kept.ring && b < kept.batch_size; ++b) {
     const Index length = lengths[static_cast<std::size_t>(b)];
     if (length <= kept.capacity) continue;

@@ -41,9 +41,9 @@ void require_for_each(std::size_t count, const char* what, Index wanted, const c
   }
 }
 
-void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, const std::type_info& scalar) {
+void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, ScalarType scalar) {
   const bool is_bias = matrix.kind == MaskMatrix::Kind::bias;
-  if (matrix.scalar == nullptr || *matrix.scalar != (is_bias ? scalar : typeid(bool))) {
+  if (matrix.scalar != (is_bias ? scalar : scalar_type<bool>())) {
     throw_argument_error(
         is_bias ? std::string("bias has another scalar type than query, key and value; cast it first")
                 : std::string(name_of(matrix.kind)) + " is no matrix of bool");
@@ -187,7 +187,7 @@ Mask operator&(const Mask& a, const Mask& b) {
   return both;
 }
 
-void Mask::check_sizes(const MaskSizes& sizes, const std::type_info& scalar) const {
+void Mask::check_sizes(const MaskSizes& sizes, ScalarType scalar) const {
   if (position_ && position_->anchor == Anchor::number_each)
     require_for_each(position_->offsets.size(), "query_offsets", sizes.batch_size, "sequences");
   if (!kv_lengths_.empty()) require_for_each(kv_lengths_.size(), "kv_lengths", sizes.batch_size, "sequences");

@@ -11,7 +11,7 @@ namespace heed::detail {
 template <class T>
 ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options)
     : rotary(options.rotary) {
-  check_attention(shape, mask, options, typeid(T));
+  check_attention(shape, mask, options, scalar_type<T>());
   scale =
       static_cast<T>(options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   if (!std::isfinite(scale)) {

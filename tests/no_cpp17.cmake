@@ -1,0 +1,21 @@
+# Run by ctest: cmake -DCXX=... -DINCLUDES=... -P no_cpp17.cmake
+# A program that is compiled for an older language is told so, in one error that ends the compilation.
+string(REPLACE "," ";" folders "${INCLUDES}")
+set(flags "")
+foreach(folder IN LISTS folders)
+  if(folder)
+    list(APPEND flags -isystem "${folder}")
+  endif()
+endforeach()
+foreach(language 17 98)
+  foreach(header heed.hpp view.hpp)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <heed/${header}>"
+      COMMAND ${CXX} -std=c++${language} ${flags} -fsyntax-only -x c++ - ERROR_VARIABLE complaint RESULTS_VARIABLE results)
+    string(REGEX MATCHALL "error: [^\n]*" errors "${complaint}")
+    list(GET errors 0 first)
+    list(LENGTH errors count)
+    if(NOT first MATCHES "Heed needs C[+][+]20" OR count GREATER 2)
+      message(FATAL_ERROR "-std=c++${language}, ${header}:\n${complaint}")
+    endif()
+  endforeach()
+endforeach()

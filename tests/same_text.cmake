@@ -1,0 +1,15 @@
+# Run by ctest: cmake -DPROGRAM=... -DEXPECTED=... -DFOLDER=... -P same_text.cmake
+# PROGRAM FOLDER prints what the file EXPECTED holds.
+file(REMOVE_RECURSE "${FOLDER}")
+file(MAKE_DIRECTORY "${FOLDER}")
+execute_process(COMMAND "${PROGRAM}" "${FOLDER}" OUTPUT_VARIABLE printed ERROR_VARIABLE complaint RESULT_VARIABLE status)
+file(REMOVE_RECURSE "${FOLDER}")
+if(status)
+  message(FATAL_ERROR "${PROGRAM}: ${status}\n${printed}${complaint}")
+endif()
+file(READ "${EXPECTED}" expected)
+if(NOT printed STREQUAL expected)
+  file(WRITE "${PROGRAM}.txt" "${printed}")
+  execute_process(COMMAND diff "${EXPECTED}" "${PROGRAM}.txt" OUTPUT_VARIABLE difference)
+  message(FATAL_ERROR "${PROGRAM} does not print ${EXPECTED}:\n${difference}")
+endif()
