@@ -182,6 +182,10 @@ void check_changed(FuzzedDraw& draw) {
     return;
   }
   p.shape = shape_of(*in);
+  for (MaskMatrixCase& m : p.matrices) {
+    const Index blocks = (m.per_head() ? p.shape.num_heads : 1) * (m.per_sequence() ? p.shape.batch_size : 1);
+    m.row_for_all = m.numbers.rows() == blocks;
+  }
   const AttentionResult<T> result = in->run();
   require_law(same_bits(out, result.out), "weights change no bit", p.to_string());
   const Loss<T> loss(p);
@@ -189,7 +193,9 @@ void check_changed(FuzzedDraw& draw) {
   if (!measurable(p)) return;
   const Excess excess = excess_of(p, result);
   require_law(excess.out <= 1 && excess.weights <= 1 && excess.logsumexp <= 1,
-              "what is accepted is computed as the contract says", p.to_string());
+              "what is accepted is computed as the contract says",
+              p.to_string() + "\nout " + std::to_string(excess.out) + ", weights " +
+                  std::to_string(excess.weights) + ", logsumexp " + std::to_string(excess.logsumexp));
   require_law(gradient_excess(p, grads) <= 4, "and so are its gradients", p.to_string());
 }
 

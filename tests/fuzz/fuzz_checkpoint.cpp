@@ -1,8 +1,8 @@
-// A libFuzzer target: whatever a folder's config.json and checkpoint.safetensors hold, load_model() and
+// A libFuzzer target: whatever the files of a folder hold, load_model() and
 // resume() refuse them with FileError, or give a model that works.
 
-#include <cmath>
-#include <span>
+#include <algorithm>
+#include <string_view>
 
 #include "byte_choices.hpp"
 #include "heed/checkpoint.hpp"
@@ -31,21 +31,24 @@ void check_model(const std::filesystem::path& folder) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const heed_test::TemporaryFolder folder;
-  // The configuration comes first, up to a NUL: no JSON has one.
-  const auto* const end = std::find(data, data + size, std::uint8_t{0});
-  const auto bytes = std::as_bytes(std::span(data, size));
-  const auto config_size = static_cast<std::size_t>(end - data);
-  const auto first = bytes.begin();
-  heed_test::write_bytes(folder / "config.json", {first, first + static_cast<std::ptrdiff_t>(config_size)});
-  heed_test::write_bytes(folder / "checkpoint.safetensors",
-                         {first + static_cast<std::ptrdiff_t>(std::min(config_size + 1, size)), bytes.end()});
+  // The configuration comes first, then the tokenizer, each up to a NUL: no JSON has one.
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  const auto next = [&rest](char end) {
+    const std::string_view part = rest.substr(0, rest.find(end));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    return part;
+  };
+  const std::string config_text(next('\0'));
+  heed_test::write_bytes(folder / "config.json", heed_test::bytes_of(config_text));
+  heed_test::write_bytes(folder / "tokenizer.json", heed_test::bytes_of(next('\0')));
+  heed_test::write_bytes(folder / "checkpoint.safetensors", heed_test::bytes_of(rest));
   try {
     check_model(folder.path());
   } catch (const FileError&) {
     // a refusal is a good answer
   }
   try {
-    const GptConfig config = config_from_json(std::string(reinterpret_cast<const char*>(data), config_size));
+    const GptConfig config = config_from_json(config_text);
     require_law(config_from_json(config_to_json(config)) == config ||
                     config_to_json(config_from_json(config_to_json(config))) == config_to_json(config),
                 "a configuration reads what it writes", config_to_json(config));

@@ -2,7 +2,9 @@
 // tokens came in, were taken back, forked and copied.
 
 #include "byte_choices.hpp"
+#include "exact_memory.hpp"
 #include "heed/cached_attention.hpp"
+#include "heed/cached_attention_plan.hpp"
 #include "option_cases.hpp"
 
 namespace {
@@ -26,14 +28,18 @@ void append(KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b, I
 
 /// All tokens of a sequence in pieces, with tokens between them that are taken back where that is possible.
 template <class T>
-void fill(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b) {
+void append_all(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b) {
   const Index keys = p.shape.kv_len_of(b);
   Index first = cache.kv_len(b);
+  Index forks = 0;  // each copies the whole capacity
   while (first < keys) {
     const Index count = std::min(keys - first, 1 + draw.pick({0, 1, 2, 7, 50, 127, 128, 300}));
     append(cache, in, p, b, first, count);
     first += count;
-    if (draw.one_in(8)) cache = cache.fork();
+    if (forks < 3 && draw.one_in(8)) {
+      cache = cache.fork();
+      ++forks;
+    }
     if (!draw.one_in(6)) continue;
     const Index back = draw.below(std::min<Index>(first, 200) + 1);
     try {
@@ -46,6 +52,30 @@ void fill(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Proble
   }
 }
 
+/// All tokens of a sequence; at times there were more, which are taken back. A ring that has lost what they
+/// stood on says so, and is filled anew.
+template <class T>
+void fill(FuzzedDraw& draw, KvCache<T>& cache, const Poured<T>& in, const Problem& p, Index b) {
+  append_all(draw, cache, in, p, b);
+  const Index keys = p.shape.kv_len_of(b);
+  const bool ring = cache.shape().ring;
+  Index more = keys == 0 ? 0 : draw.pick({0, 0, 1, 7, 130, 300, 600});
+  if (!ring) more = std::min(more, cache.shape().capacity - keys);
+  if (more == 0) return;
+  for (Index count = 0; more > 0; more -= count) {
+    count = std::min(more, keys);
+    const Index row = p.shape.kv_start(b);
+    cache.append_to(b, in.key.middleRows(row, count), in.value.middleRows(row, count));
+  }
+  try {
+    cache.truncate(b, keys);
+  } catch (const RangeError&) {
+    require_law(ring, "only a ring forgets", p.to_string());
+    cache.truncate(b, 0);
+    append_all(draw, cache, in, p, b);
+  }
+}
+
 /// Whether a ring of this capacity lacks a key that a query may see by its position.
 bool lacks_keys(const Problem& p, Index capacity) {
   for (Index b = 0; b < p.shape.batch_size; ++b) {
@@ -54,6 +84,36 @@ bool lacks_keys(const Problem& p, Index capacity) {
     if (p.window.left == unlimited || p.position(b, 0) - p.window.left < gone) return true;
   }
   return false;
+}
+
+/// A plan over the cache has the same bits, or refuses what it must.
+template <class T>
+void check_plan(FuzzedDraw& draw, const Problem& p, const KvCache<T>& cache, const Poured<T>& in,
+                const Matrix<T>& expected) {
+  Mask mask;
+  if (p.causal) mask = mask & causal();
+  if (p.window.left != unlimited || p.window.right != unlimited)
+    mask = mask & window(p.window.left, p.window.right);
+  if (!p.slopes.empty()) mask = mask & alibi(p.slopes);
+  const Index tokens = p.shape.query_len + draw.below(3);
+  Matrix<T> out(in.query.rows(), expected.cols());
+  try {
+    const CachedAttentionPlan<T> plan(cache.shape(), p.shape.num_heads, tokens, mask,
+                                      detail::score_options(in.options), 1 + draw.below(3));
+    plan.check_tensors(view(in.query), cache, mutable_view(out));
+    const ExactMemory workspace(plan.workspace_bytes());
+    plan.run(view(in.query), cache, mutable_view(out), workspace.data());
+  } catch (const ShapeError& error) {
+    const std::vector<Index>& lengths = cache.lengths();
+    const KvCacheShape& shape = cache.shape();
+    const bool too_few =
+        std::any_of(lengths.begin(), lengths.end(), [&](Index n) { return n < p.shape.query_len; });
+    const bool lacks = shape.ring && (p.window.left == unlimited || p.window.left > shape.capacity - tokens);
+    require_law(too_few || lacks || tokens < 1 || tokens > shape.capacity || p.rotary, error.what(),
+                p.to_string());
+    return;
+  }
+  require_law(same_bits(expected, out), "a plan over the cache has its bits", p.to_string());
 }
 
 template <class T>
@@ -109,6 +169,9 @@ void check_cache(FuzzedDraw& draw) {
                            (shape.ring ? ", a ring, " : ", ") +
                            std::to_string(static_cast<int>(shape.storage));
   require_law(same_bits(expected, out), "a cache has the bits of the full pass", p.to_string() + kind);
+  if (p.stand == Stand::bottom_right && p.matrices.empty() && p.lengths.empty() &&
+      p.shape.query_starts.empty() && draw.one_in(2))
+    check_plan(draw, p, cache, in, expected);
   if (draw.one_in(2)) {
     ColumnSums<T> sums;
     require_law(same_bits(expected, observe_attention(in.query, cache, options, {&sums})),
