@@ -140,16 +140,27 @@ build() {
   cmake --build "$folder" --parallel "$(num_jobs)" ${1:+--target "$@"}
 }
 
-# build_program TARGET FILE OPTIONS...: one program of the release build, that becomes build/release/FILE. Optional parts are configured if
-# their packages are there, so that a folder that scripts/test has made stays as it is.
+# build_program PRESET TARGET FILE OPTIONS...: one program, that becomes build/PRESET/FILE.
 build_program() {
-  local target=$1 file=$2
-  shift 2
-  if [ ! -e "$heed_root/build/release/$file" ]; then
-    say "Building $target (the first time takes a few minutes)"
+  local preset=$1 target=$2 file=$3
+  shift 3
+  if [ ! -e "$heed_root/build/$preset/$file" ]; then
+    say "Building $target (the first time takes a minute or two)"
   fi
-  quietly configure release -DHEED_BUILD_EXAMPLES=ON \
-    -DHEED_BUILD_TESTS="$(on_if_installed catch2)" \
-    -DHEED_BUILD_BENCHMARKS="$(on_if_installed libbenchmark-dev)" "$@" || die "CMake could not configure build/release"
-  counting build release "$target" || die "$target could not be built"
+  quietly configure "$preset" "$@" || die "CMake could not configure build/$preset"
+  counting build "$preset" "$target" || die "$target could not be built"
+}
+
+# best_isa: that of HEED_ISAS which this processor runs fastest; nothing if it cannot be told.
+best_isa() {
+  local flags=" $(sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo 2>/dev/null) " flag
+  case "$(uname -m)" in x86_64 | amd64) ;; *) return 0 ;; esac
+  [ "$flags" != "  " ] || return 0
+  for flag in avx2 fma f16c; do
+    [[ $flags == *" $flag "* ]] || { echo baseline; return; }
+  done
+  for flag in avx512f avx512bw avx512dq avx512vl; do
+    [[ $flags == *" $flag "* ]] || { echo avx2; return; }
+  done
+  echo avx512
 }

@@ -20,8 +20,8 @@ constexpr std::size_t scatter(std::uint64_t key) noexcept {
 // A token backwards, the end-of-word mark as one letter.
 class Reversed {
  public:
-  Reversed(std::string_view token, std::uint8_t end_of_word)
-      : end_of_word_(end_of_word), has_end_(ends_word(token)), text_(token) {
+  Reversed(std::string_view token, std::uint8_t end_byte)
+      : end_of_word_(end_byte), has_end_(ends_word(token)), text_(token) {
     if (has_end_) text_.remove_suffix(end_of_word_mark.size());
   }
 
