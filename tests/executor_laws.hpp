@@ -22,10 +22,12 @@ void run_tasks(Executor& executor, Index count, const F& f) {
       count, [](void* context, Index i) { (*static_cast<const F*>(context))(i); }, const_cast<F*>(&f));
 }
 
-/// Lets other threads go first, many times. Who does not wait for a task that calls this is caught; who
-/// waits, waits for as long as it takes.
-inline void dawdle(int times) {
-  for (int i = 0; i < times; ++i) std::this_thread::yield();
+/// Counts, which takes a while. Who does not wait for a task that calls this is caught; who waits, waits for
+/// as long as it takes. Work and not std::this_thread::yield(), which on a busy machine lets everybody go
+/// first.
+inline void dawdle(int steps) {
+  for (std::atomic<int> step = 0; step < steps; ++step) {
+  }
 }
 
 /// Calls f() on several threads at once.
@@ -72,7 +74,7 @@ inline void check_every_task_once(Executor& executor) {
         static_cast<std::size_t>(tasks));  // plain: the thread sanitizer sees who reads when
     run_tasks(executor, tasks, [&](Index i) {
       // The last ones take their time, so that who does not wait for them is caught.
-      if (i + 2 >= tasks) dawdle(2000);
+      if (i + 2 >= tasks) dawdle(100'000);
       ++calls[static_cast<std::size_t>(i)];
     });
     CHECK(calls == std::vector<int>(calls.size(), 1));
@@ -102,7 +104,7 @@ inline void check_no_task_within_another(Executor& executor) {
   run_tasks(executor, 32, [&](Index) {
     if (busy) ++entered_twice;
     busy = true;
-    run_tasks(executor, 8, [](Index) { dawdle(100); });
+    run_tasks(executor, 8, [](Index) { dawdle(5'000); });
     busy = false;
   });
   CHECK(entered_twice == 0);
