@@ -15,6 +15,10 @@
 #include <string>
 #include <typeinfo>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>  // Clang's declares posix_memalign once more, which it allows before the definition below
+#endif
+
 #include "catch.hpp"
 
 namespace heed::test {

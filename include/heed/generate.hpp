@@ -25,7 +25,7 @@ namespace heed {
 ///
 /// A text may be longer than the model's context: when the context is full, the last `keep` tokens are read
 /// anew as its beginning, and the text goes on. Memory: the caches of all layers, for a whole context, and
-/// what lies between the layers for 128 tokens, all of it taken by the constructor: read() and truncate()
+/// what lies between the layers for 256 tokens, all of it taken by the constructor: read() and truncate()
 /// allocate nothing. The model must outlive this and not change meanwhile.
 template <class Scalar>
 class GptDecoder {
