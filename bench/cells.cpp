@@ -1,5 +1,7 @@
 #include "cells.hpp"
 
+#include <utility>
+
 #include "contest.hpp"
 #include "gpt_cells.hpp"
 
@@ -7,13 +9,27 @@ namespace heed::bench {
 
 namespace {
 
+/// The cells of a grid, as far as its filter selects them.
+struct Cells {
+  const Grid& grid;
+  std::vector<Cell> list{};
+
+  template <class T>
+  void add(Cell sizes, const std::vector<Contender>& rivals) {
+    Cell cell = completed<T>(std::move(sizes));
+    if (!selects(grid.filter, cell, rivals)) return;
+    enter<T>(cell, rivals);
+    list.push_back(cell);
+  }
+};
+
 // Above this length the naive loops take seconds for one sample.
 constexpr long kLongestNaive = 1024;
 // Up to this length, what the one-line call does besides the attention shows in its time.
 constexpr long kLongestCall = 16;
 
 template <class T>
-void add_attention(std::vector<Cell>& cells, long n, long head_dim, bool causal, int threads) {
+void add_attention(Cells& cells, long n, long head_dim, bool causal, int threads) {
   Cell cell;
   cell.threads = threads;
   cell.query_len = cell.kv_len = n;
@@ -24,23 +40,17 @@ void add_attention(std::vector<Cell>& cells, long n, long head_dim, bool causal,
   if (threads == 1) rivals.push_back(Contender::eigen);
   if (threads == 1 && n <= kLongestNaive) rivals.push_back(Contender::naive);
   if (threads == 1 && head_dim == 64 && (n == 512 || n == 1024)) rivals.push_back(Contender::col_major);
-  cell = completed<T>(cell);
-  enter<T>(cell, rivals);
-  cells.push_back(cell);
+  cells.add<T>(cell, rivals);
 }
 
 /// What is hidden costs nothing: the fraction of the peak, by the operations for visible keys alone, tells
 /// what is lost beside the same length in full.
-void add_hidden(std::vector<Cell>& cells) {
+void add_hidden(Cells& cells) {
   Cell cell;
   cell.heads = cell.kv_heads = 4;
   cell.query_len = cell.kv_len = 4096;
   cell.head_dim = cell.value_dim = 64;
-  const auto add = [&cells](const Cell& sizes) {
-    Cell own = completed<float>(sizes);
-    enter<float>(own, {});
-    cells.push_back(own);
-  };
+  const auto add = [&cells](const Cell& sizes) { cells.add<float>(sizes, {}); };
   add(cell);
   cell.window = 256;
   add(cell);
@@ -56,7 +66,7 @@ void add_hidden(std::vector<Cell>& cells) {
 }
 
 /// One new token against a cache of n, for 32 heads of 128.
-void add_decode(std::vector<Cell>& cells, long kv_heads, long n, int threads) {
+void add_decode(Cells& cells, long kv_heads, long n, int threads) {
   Cell cell;
   cell.threads = threads;
   cell.heads = 32;
@@ -64,16 +74,14 @@ void add_decode(std::vector<Cell>& cells, long kv_heads, long n, int threads) {
   cell.query_len = 1;
   cell.kv_len = n;
   cell.head_dim = cell.value_dim = 128;
-  cell = completed<float>(cell);
   std::vector<Contender> rivals = {Contender::bfloat16, Contender::matrices};
   if (threads == 1) rivals.push_back(Contender::eigen);
-  enter<float>(cell, rivals);
-  cells.push_back(cell);
+  cells.add<float>(cell, rivals);
 }
 
 /// Attention as in training: forward, and backward to query, key and value.
 template <class T>
-void add_gradients(std::vector<Cell>& cells, long batch, long heads, long n, int threads) {
+void add_gradients(Cells& cells, long batch, long heads, long n, int threads) {
   Cell cell;
   cell.gradients = true;
   cell.threads = threads;
@@ -82,26 +90,22 @@ void add_gradients(std::vector<Cell>& cells, long batch, long heads, long n, int
   cell.query_len = cell.kv_len = n;
   cell.head_dim = cell.value_dim = 64;
   cell.causal = true;
-  cell = completed<T>(cell);
   std::vector<Contender> rivals;
   if (threads == 1 && batch == 1) rivals.push_back(Contender::naive);
-  enter<T>(cell, rivals);
-  cells.push_back(cell);
+  cells.add<T>(cell, rivals);
 }
 
 /// The projection of n tokens to query, key and value in a model of 768.
-void add_product(std::vector<Cell>& cells, long n) {
+void add_product(Cells& cells, long n) {
   Cell cell;
   cell.query_len = n;
   cell.depth = 768;
   cell.cols = 3 * cell.depth;
-  cell = completed<float>(cell);
-  enter<float>(cell, {Contender::eigen});
-  cells.push_back(cell);
+  cells.add<float>(cell, {Contender::eigen});
 }
 
 template <class T>
-void add_layer(std::vector<Cell>& cells, long n, long d_model, long heads, int threads) {
+void add_layer(Cells& cells, long n, long d_model, long heads, int threads) {
   Cell cell;
   cell.threads = threads;
   cell.heads = cell.kv_heads = heads;
@@ -109,18 +113,16 @@ void add_layer(std::vector<Cell>& cells, long n, long d_model, long heads, int t
   cell.head_dim = cell.value_dim = d_model / heads;
   cell.d_model = d_model;
   cell.causal = true;
-  cell = completed<T>(cell);
   std::vector<Contender> rivals;
   if (n <= kLongestCall) rivals.push_back(Contender::heed_call);
   if (threads == 1) rivals.insert(rivals.end(), {Contender::eigen, Contender::naive});
-  enter<T>(cell, rivals);
-  cells.push_back(cell);
+  cells.add<T>(cell, rivals);
 }
 
 }  // namespace
 
 std::vector<Cell> register_cells(const Grid& grid) {
-  std::vector<Cell> cells;
+  Cells cells{grid};
   const std::vector<long> lengths =
       grid.quick ? std::vector<long>{4, 64, 256, 1024}
                  : std::vector<long>{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
@@ -169,8 +171,8 @@ std::vector<Cell> register_cells(const Grid& grid) {
     add_layer<float>(cells, 512, 768, 12, 1);
   }
   const std::vector<Cell> gpt = register_gpt_cells(grid);
-  cells.insert(cells.end(), gpt.begin(), gpt.end());
-  return cells;
+  cells.list.insert(cells.list.end(), gpt.begin(), gpt.end());
+  return cells.list;
 }
 
 }  // namespace heed::bench

@@ -2,6 +2,7 @@
 
 // A cell is one line of the table: a problem that Heed solves, with what it is compared to on the same data.
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -73,9 +74,24 @@ struct Cell {
   bool decodes() const { return d_model == 0 && cols == 0 && !gradients && query_len == 1 && kv_len > 1; }
 };
 
+/// Google Benchmark's filter: a regular expression, found anywhere in a name, or all others behind a minus.
+class Filter {
+ public:
+  /// Throws std::regex_error.
+  explicit Filter(const std::string& text = ".*")
+      : others_(text.starts_with('-')), pattern_(others_ ? text.substr(1) : text) {}
+
+  bool selects(const std::string& name) const { return std::regex_search(name, pattern_) != others_; }
+
+ private:
+  bool others_;
+  std::regex pattern_;
+};
+
 struct Grid {
   bool quick = false;
   int most_threads = 1;
+  Filter filter{};  // cells none of whose benchmarks it selects are not even checked
 };
 
 /// Checks Heed on every cell of the grid, and registers a Google Benchmark "<cell>/<contender>" for each
@@ -85,7 +101,7 @@ std::vector<Cell> register_cells(const Grid& grid);
 struct PeerGrid {
   bool quick = false;
   int threads = 1;
-  std::string filter;  // cells none of whose benchmarks match it are not even checked
+  Filter filter{};
 };
 
 /// The same for the problems that other libraries solve too, with these as contestants. One that gives

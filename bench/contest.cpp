@@ -112,6 +112,13 @@ void register_timing(const std::string& name, const Cell& cell, Contender conten
   })->UseRealTime();
 }
 
+bool selects(const Filter& filter, const Cell& cell, const std::vector<Contender>& rivals) {
+  const auto selected = [&](Contender contender) {
+    return filter.selects(cell.name + "/" + name_of(contender));
+  };
+  return selected(Contender::heed) || std::any_of(rivals.begin(), rivals.end(), selected);
+}
+
 template <class T>
 void enter(Cell& cell, const std::vector<Contender>& rivals) {
   show_progress("checking " + cell.name);

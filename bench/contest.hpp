@@ -17,6 +17,9 @@ Cell completed(Cell cell);
 template <class T>
 void register_timing(const std::string& name, const Cell& cell, Contender contender);
 
+/// Whether the filter selects Heed or one of its rivals in a cell.
+bool selects(const Filter& filter, const Cell& cell, const std::vector<Contender>& rivals);
+
 /// Checks Heed and its rivals on a completed cell and registers them. Throws if one is wrong.
 template <class T>
 void enter(Cell& cell, const std::vector<Contender>& rivals);

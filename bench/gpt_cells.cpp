@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <regex>
 #include <stdexcept>
 #include <string>
 
@@ -269,7 +268,7 @@ class Writing {
   std::vector<TokenId> ids_;
 };
 
-Cell enter_writing(Index d_model, Index layers) {
+Cell writing_cell(Index d_model, Index layers) {
   Cell cell;
   cell.scalar = "float";
   cell.heads = cell.kv_heads = d_model / 64;
@@ -279,6 +278,11 @@ Cell enter_writing(Index d_model, Index layers) {
   cell.d_model = d_model;
   cell.name = "gpt/write/model" + std::to_string(d_model) + "x" + std::to_string(layers) + "/n" +
               std::to_string(Writing::position) + "/t1";
+  return cell;
+}
+
+Cell enter_writing(Index d_model, Index layers) {
+  Cell cell = writing_cell(d_model, layers);
   show_progress("checking " + cell.name);
   Writing writing(d_model, layers);
   if (!writing.is_right())
@@ -307,21 +311,21 @@ std::vector<Cell> register_gpt_cells(const Grid& grid) {
   std::vector<Cell> cells;
   std::vector<double> losses;
   for (const TrainingSizes& sizes : training_cells) {
-    cells.push_back(enter_training(sizes, 1, losses));
-    if (grid.most_threads > 1 && !grid.quick) cells.push_back(enter_training(sizes, 2, losses));
+    for (const int threads : {1, 2}) {
+      if (threads > 1 && (threads > grid.most_threads || grid.quick)) continue;
+      if (selects(grid.filter, cell_of(sizes, threads), {}))
+        cells.push_back(enter_training(sizes, threads, losses));
+    }
   }
-  if (!grid.quick) cells.push_back(enter_writing(768, 6));
+  if (!grid.quick && selects(grid.filter, writing_cell(768, 6), {})) cells.push_back(enter_writing(768, 6));
   return cells;
 }
 
 std::vector<Cell> register_gpt_peer_cells(const PeerGrid& grid, const std::vector<Peer>& peers) {
   std::vector<Cell> cells;
   for (const TrainingSizes& sizes : training_cells) {
-    const std::string name = cell_of(sizes, grid.threads).name;
-    if (!grid.filter.starts_with('-') && !std::regex_search(name + "/heed", std::regex(grid.filter)) &&
-        !std::regex_search(name + "/torch", std::regex(grid.filter))) {
-      continue;
-    }
+    const Cell planned = cell_of(sizes, grid.threads);
+    if (!selects(grid.filter, planned, {}) && !grid.filter.selects(planned.name + "/torch")) continue;
     std::vector<double> losses;
     Cell cell = enter_training(sizes, grid.threads, losses);
     for (const Peer& peer : peers) {

@@ -55,9 +55,9 @@ std::string selection(const std::string& filter, bool quick, bool with_peers) {
 }
 
 /// Refuses what is no regular expression before anything is measured.
-void require_regex(const std::string& filter) {
+heed::bench::Filter filter_of(const std::string& filter) {
   try {
-    (void)std::regex(filter.starts_with('-') ? filter.substr(1) : filter);
+    return heed::bench::Filter(filter);
   } catch (const std::regex_error& error) {
     throw heed::ArgumentError("--filter is " + filter + ", no regular expression: " + error.what());
   }
@@ -115,7 +115,7 @@ int run(int argc, char** argv) {
   if (const auto code = demo::parse(app, argc, argv)) return *code;
   if (threads && !with_peers)
     throw heed::ArgumentError("--threads is for --peers: Heed's own cells name their threads (t1, t2)");
-  require_regex(filter);
+  const heed::bench::Filter selected = filter_of(filter);
   const int repetitions = given_repetitions.value_or(quick ? 5 : 11);
 
   OutputFile json_file(json_path);
@@ -123,11 +123,12 @@ int run(int argc, char** argv) {
 
   std::vector<heed::bench::Cell> cells;
   if (with_peers) {
-    cells =
-        heed::bench::register_peer_cells({.quick = quick, .threads = threads.value_or(1), .filter = filter});
+    cells = heed::bench::register_peer_cells(
+        {.quick = quick, .threads = threads.value_or(1), .filter = selected});
   } else {
     heed::bench::Grid grid;
     grid.quick = quick;
+    grid.filter = selected;
     grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
     cells = heed::bench::register_cells(grid);
   }

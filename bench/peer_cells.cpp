@@ -2,7 +2,6 @@
 // long cache.
 
 #include <algorithm>
-#include <regex>
 #include <stdexcept>
 
 #include "cells.hpp"
@@ -75,17 +74,6 @@ Cell cell_of(const LayerSizes& sizes) {
   return cell;
 }
 
-// Google Benchmark's filter: a regular expression, found anywhere in the name, or all others behind a minus.
-bool any_matches(const Cell& cell, const std::vector<Peer>& peers, const std::string& filter) {
-  if (filter.starts_with('-')) return true;
-  const std::regex pattern(filter);
-  const auto matches = [&](const std::string& name) {
-    return std::regex_search(cell.name + "/" + name, pattern);
-  };
-  return matches("heed") || matches("naive") || matches("eigen") ||
-         std::any_of(peers.begin(), peers.end(), [&](const Peer& peer) { return matches(peer.name); });
-}
-
 // Of the loops, which do about two in a nanosecond: above it a sample takes seconds.
 constexpr double kMostNaiveFlops = 4e9;
 
@@ -105,7 +93,6 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
     cell.threads = grid.threads;
     cell.gradients = gradients;
     cell = completed<float>(cell);
-    if (!any_matches(cell, all_peers, grid.filter)) return;
     std::vector<Contender> rivals;
     // Both work on one thread.
     if (cell.decodes()) {
@@ -114,6 +101,9 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
     }
     if (cell.threads == 1 && !cell.gradients) rivals.push_back(Contender::eigen);
     if (cell.threads == 1 && cell.flops <= kMostNaiveFlops) rivals.push_back(Contender::naive);
+    const auto selected = [&](const Peer& peer) { return grid.filter.selects(cell.name + "/" + peer.name); };
+    if (!selects(grid.filter, cell, rivals) && std::none_of(all_peers.begin(), all_peers.end(), selected))
+      return;
     enter<float>(cell, rivals);
     enter_peers(cell, all_peers);
     cells.push_back(cell);
