@@ -281,8 +281,9 @@ class DrawFrom {
       p.scale = static_cast<float>((static_cast<double>(below(6)) * 0.5 - 1) /
                                    std::sqrt(static_cast<double>(p.shape.head_dim)));
     }
-    stand(p);
-    if (p.shape.head_dim > 1 && one_in(3)) rotary(p);
+    const bool turning = p.shape.head_dim > 1 && one_in(3);
+    stand(p, turning);
+    if (turning) rotary(p);
     return p;
   }
 
@@ -362,12 +363,13 @@ class DrawFrom {
     return m;
   }
 
-  void stand(Problem& p) {
+  void stand(Problem& p, bool turning) {
     const AttentionShape& s = p.shape;
     bool unequal = false;
     for (Index b = 0; b < s.batch_size; ++b) unequal |= s.query_len_of(b) != s.kv_len_of(b);
     p.stand = static_cast<Stand>(below(4));
-    if (p.stand == Stand::unsaid && unequal && p.positions_matter()) p.stand = Stand::bottom_right;
+    if (p.stand == Stand::unsaid && unequal && (p.positions_matter() || turning))
+      p.stand = Stand::bottom_right;
     if (p.stand != Stand::offsets) return;
     const Index count = one_in(2) ? 1 : s.batch_size;
     for (Index b = 0; b < count; ++b) {
@@ -376,12 +378,11 @@ class DrawFrom {
     }
   }
 
-  /// Rotary positions begin at 0, so problems with negative ones stay without.
   void rotary(Problem& p) {
     Index positions = 1;
     for (Index b = 0; b < p.shape.batch_size; ++b) {
-      if (p.shape.query_len_of(b) > 0 && p.position(b, 0) < 0) return;
-      positions = std::max({positions, p.position(b, 0) + p.shape.query_len_of(b), p.shape.kv_len_of(b)});
+      positions = std::max({positions, p.position(b, 0) + p.shape.query_len_of(b), 1 - p.position(b, 0),
+                            p.shape.kv_len_of(b)});
     }
     RotaryOptions options;
     options.layout = one_in(2) ? RotaryLayout::half_split : RotaryLayout::neighbouring_pairs;

@@ -97,9 +97,9 @@ TEMPLATE_TEST_CASE("a key that only the coarse predicate hides is hidden", "", f
   };
   const auto all = [](Index, Index, Index, Index) { return true; };
   CHECK(same_bits(built_in(in, options_for(s, kv_lengths({256}))),
-                  flex(in, options_for(s), KeepScore{}, visible_where(all, nothing_late))));
+                  flex(in, options_for(s, top_left()), KeepScore{}, visible_where(all, nothing_late))));
   const auto nowhere = [](Index, Index, Index, Index, Index, Index) { return false; };
-  CHECK(flex(in, options_for(s), KeepScore{}, visible_where(all, nowhere)).isZero(0));
+  CHECK(flex(in, options_for(s, top_left()), KeepScore{}, visible_where(all, nowhere)).isZero(0));
 }
 
 TEMPLATE_TEST_CASE("a function of scores gives the bits of a bias and of slopes, for every head and sequence",
@@ -228,7 +228,7 @@ TEST_CASE("long double and the kernels agree on functions and predicates") {
 TEMPLATE_TEST_CASE("a score of -inf hides a key, and a row of nothing else gives zeros", "", float, double) {
   const AttentionShape s{1, 2, 1, 5, 300, 8, 8};
   const auto in = random_inputs<TestType>(s, 77);
-  AttentionOptions options = options_for(s);
+  AttentionOptions options = options_for(s, top_left());
   const auto out = flex_attention(
       in.query, in.key, in.value,
       [](TestType score, Index, Index, Index query, Index key) {

@@ -95,9 +95,10 @@ AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& qu
 
 /// The sizes of an attention, checked, so that results may be given theirs.
 template <class Scalar>
-AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options) {
+AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options,
+                             bool with_functions = false) {
   AttentionShape shape = attention_shape(inputs.query, inputs.key, inputs.value, options);
-  check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>());
+  check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>(), with_functions);
   return shape;
 }
 
@@ -113,7 +114,7 @@ void run_attention(const AttentionShape& shape, const AttentionOptions& options,
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     plan.run(tensors, workspace.data(), options.executor);
   } else {
-    check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>());
+    check_attention(shape, options.mask, score_options(options), scalar_type<Scalar>(), functions.any());
     check_tensors(shape, options.mask, tensors);
     for (Index i = 0; i < tensors.num_observers; ++i) tensors.observers[i]->prepare(shape);
     reference::attention(shape, options.mask, score_options(options), tensors, functions);

@@ -105,11 +105,18 @@ struct AttentionTensors {
 };
 
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
-/// mask does not fit, or an option makes no sense (ArgumentError).
+/// mask does not fit, something asks where the queries stand and nobody says it (mask.hpp), or an option
+/// makes no sense (ArgumentError). with_functions: functions of the caller's take part in the scores.
 HEED_EXPORT void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                                 ScalarType scalar);
+                                 ScalarType scalar, bool with_functions = false);
 
 namespace detail {
+
+/// What asks where the queries stand, beside the mask; nullptr: nothing does.
+inline const char* asking_for_positions(const ScoreOptions& options, bool with_functions) noexcept {
+  if (options.rotary) return "rotary";
+  return with_functions ? "a function of scores" : nullptr;
+}
 
 struct UntypedAttentionTensors {
   UntypedView query, key, value, out, weights, logsumexp;
@@ -155,8 +162,7 @@ class HEED_EXPORT AttentionPlan {
  public:
   /// Matrices in the mask, and what the functions' context points to, are looked at by each run, and must
   /// live as long. An executor of less concurrency than `threads` is right too. threads: how many tasks of a
-  /// run may be under way at once. Throws as check_attention does, ArgumentError if threads < 1 or the rotary
-  /// table is too short for the positions.
+  /// run may be under way at once. Throws as check_attention does, ArgumentError if threads < 1.
   explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {}, const ScoreOptions& options = {},
                          Index threads = 1, const ScoreFunctions<T>& functions = {});
 

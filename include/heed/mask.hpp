@@ -6,8 +6,15 @@
 //   scaled_dot_product_attention(q, k, v, {.mask = causal()});
 //   scaled_dot_product_attention(q, k, v, {.mask = causal() & window(255, 0) & kv_lengths({5, 9})});
 //
-// One notion of position serves causal(), window() and alibi(): query i of a sequence stands at p(i) = i +
-// query offset, counted from the first key.
+// One notion of position serves whatever asks where a query stands: causal(), window() and alibi(), and
+// beside the mask a rotary and the caller's functions of scores. Query i of a sequence stands at p(i) = i +
+// query offset, counted from the first key, and one rule says what the offset is:
+//   - the mask says it: top_left(), bottom_right(), query_offset() or query_offsets(). Any number is valid;
+//   queries
+//     may stand before the first key and beyond the last one.
+//   - else it is 0 for a sequence of as many queries as keys, and with a cache the queries are the last
+//   tokens.
+//   - else, if something asks for it, that is a ShapeError that names both lengths.
 
 #include "heed/config.hpp"
 
@@ -68,7 +75,9 @@ class HEED_EXPORT Mask {
   Mask() = default;
 
   /// Both masks at once. Throws ArgumentError if both bring slopes, query positions that differ, kv_lengths
-  /// for different numbers of sequences, or together more matrices than most_matrices.
+  /// for different numbers of sequences, or together more matrices than most_matrices. Query positions are
+  /// equal if they say the same for every sequence: top_left() and query_offset(0), query_offset(3) and
+  /// query_offsets({3, 3}).
   friend Mask operator&(const Mask& a, const Mask& b);
 
   static constexpr Index most_matrices = 8;
@@ -95,8 +104,9 @@ class HEED_EXPORT Mask {
   Index kv_length(Index sequence, Index kv_len) const noexcept;
 
   /// Position of the first query of a sequence relative to its first key. Throws ShapeError if the mask is
-  /// causal or has a window or slopes, the lengths differ and nobody said where the queries stand.
-  Index query_offset(Index query_len, Index kv_len, Index sequence = 0) const;
+  /// causal or has a window or slopes, or something else is `asking` for positions ("rotary"; nullptr:
+  /// nothing is), the lengths differ and nobody said where the queries stand.
+  Index query_offset(Index query_len, Index kv_len, Index sequence = 0, const char* asking = nullptr) const;
 
   /// True if sequences of equal length have the same query_offset.
   bool same_for_all() const noexcept;
@@ -111,6 +121,8 @@ class HEED_EXPORT Mask {
     std::vector<Index> offsets;  // number: one for all sequences; number_each: one for each
     bool operator==(const Position&) const = default;
   };
+  /// Returns what both say, the one that also counts the sequences if one does; nothing if they may differ.
+  static std::optional<Position> common_position(const Position& a, const Position& b);
 
   bool causal_ = false;
   Window window_;

@@ -53,12 +53,13 @@ void attention_backward(const AttentionShape& shape, const Mask& mask, const Sco
   const MaskSizes sizes = shape.mask_sizes();
   const Index d = shape.head_dim;
   const Index dv = shape.value_dim;
-  RowScores<T> scores(shape, mask, options, tensors.query, tensors.key);
   set_zero(tensors.grad_query);
   set_zero(tensors.grad_key);
   set_zero(tensors.grad_value);
   set_zero(tensors.grad_sinks);
   for (Index n = 0; n < tensors.num_grad_biases; ++n) set_zero(tensors.grad_biases[n]);
+  if (shape.query_rows() == 0) return;  // sequences of nothing, however many
+  RowScores<T> scores(shape, mask, options, tensors.query, tensors.key);
 
   for (Index batch = 0; batch < shape.batch_size; ++batch) {
     const Index kv_len = shape.kv_len_of(batch);
@@ -126,7 +127,7 @@ void attention_backward(const AttentionShape& shape, const Mask& mask, const Sco
     const Index kv_len = shape.kv_len_of(batch);
     if (!tensors.grad_query.empty()) {
       turn_back(tensors.grad_query, d, *options.rotary, shape.query_start(batch), query_len,
-                mask.query_offset(query_len, kv_len, batch));
+                scores.query_offset(batch));
     }
     if (!tensors.grad_key.empty())
       turn_back(tensors.grad_key, d, *options.rotary, shape.kv_start(batch), kv_len, 0);

@@ -77,14 +77,14 @@ class RowScores {
     using std::sqrt;
     scale_ = options.scale ? T(*options.scale) : T(1) / sqrt(T(static_cast<double>(shape.head_dim)));
     softcap_ = T(options.softcap);
+    asking_ = detail::asking_for_positions(options, functions.any());
     if (!options.rotary) return;
     std::vector<Index> query_positions;
     std::vector<Index> key_positions;
     for (Index batch = 0; batch < shape.batch_size; ++batch) {
       const Index query_len = shape.query_len_of(batch);
       const Index kv_len = shape.kv_len_of(batch);
-      const Index query_offset = mask.query_offset(query_len, kv_len, batch);
-      for (Index i = 0; i < query_len; ++i) query_positions.push_back(i + query_offset);
+      for (Index i = 0; i < query_len; ++i) query_positions.push_back(i + query_offset(batch));
       for (Index j = 0; j < kv_len; ++j) key_positions.push_back(j);
     }
     turned_query_ = turned(query, shape.head_dim, *options.rotary, query_positions);
@@ -96,13 +96,12 @@ class RowScores {
   /// Computes those of query i.
   void compute(Index batch, Index head, Index i) {
     using std::tanh;
-    const Index query_len = shape_.query_len_of(batch);
     const Index kv_len = shape_.kv_len_of(batch);
     const Index kv_length = mask_.kv_length(batch, kv_len);
     const Index key_start = shape_.kv_start(batch);
     const Index kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
     const Index query_row = shape_.query_start(batch) + i;
-    const Index position = i + mask_.query_offset(query_len, kv_len, batch);
+    const Index position = i + query_offset(batch);
 
     // Which keys the row sees.
     for (Index j = 0; j < kv_len; ++j) {
@@ -136,9 +135,15 @@ class RowScores {
       score = scale_ * dot;
       if (softcap_ > T(0)) score = softcap_ * tanh(score / softcap_);
       capped_[static_cast<std::size_t>(j)] = score;
+      T added = T(0);
+      bool biased = false;
       for (const MaskMatrix& matrix : mask_.matrices()) {
-        if (matrix.kind == MaskMatrix::Kind::bias) score += mask_entry<T>(matrix, sizes_, batch, head, i, j);
+        if (matrix.kind != MaskMatrix::Kind::bias) continue;
+        const T& entry = mask_entry<T>(matrix, sizes_, batch, head, i, j);
+        added = biased ? T(added + entry) : entry;
+        biased = true;
       }
+      if (biased) score += added;
       if (!mask_.alibi_slopes().empty()) {
         const T distance = T(static_cast<double>(position > j ? position - j : j - position));
         score -= T(mask_.alibi_slopes()[static_cast<std::size_t>(head)]) * distance;
@@ -146,10 +151,15 @@ class RowScores {
     }
     row.scores = scores_.data();
     row.visible = nullptr;
-    if (functions_.score == nullptr || kv_len == 0) return;
-    functions_.score(functions_.context, row);
+    if (functions_.score != nullptr && kv_len > 0) functions_.score(functions_.context, row);
+    // A score of -inf hides its key, whatever made it.
     for (Index j = 0; j < kv_len; ++j)
       visible(j) = visible(j) && !detail::is_minus_infinity(scores_[static_cast<std::size_t>(j)]);
+  }
+
+  /// Position of the first query of a sequence.
+  Index query_offset(Index batch) const {
+    return mask_.query_offset(shape_.query_len_of(batch), shape_.kv_len_of(batch), batch, asking_);
   }
 
   bool sees(Index j) const { return visible(j); }
@@ -174,6 +184,7 @@ class RowScores {
   MaskSizes sizes_;
   T scale_;
   T softcap_;
+  const char* asking_;  // for positions, beside the mask
   std::vector<T> scores_;
   std::vector<T> capped_;
   std::unique_ptr<bool[]> visible_;

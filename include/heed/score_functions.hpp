@@ -38,6 +38,8 @@ struct ScoreFunctions {
   /// Sets visible to false where a key is hidden. A tile that no row sees costs nothing else.
   void (*hide)(const void* context, const ScoreTile<T>& tile) noexcept = nullptr;
   const void* context = nullptr;
+
+  bool any() const noexcept { return score != nullptr || hide != nullptr; }
 };
 
 }  // namespace heed

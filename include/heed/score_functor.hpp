@@ -9,7 +9,7 @@
 //       key); }, heed::visible_where([](Index batch, Index head, Index query, Index key) { return key <=
 //       query; }));
 //
-// query and key are positions: query i of a sequence stands at p(i) = i + query offset, as for all masks.
+// query and key are positions: query i of a sequence stands at p(i) = i + query offset, as mask.hpp says.
 
 #include "heed/config.hpp"
 
@@ -129,8 +129,8 @@ class FunctorFunctions {
 /// scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score may also be
 /// KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the executor's
 /// threads if there is one, score also for keys that are hidden. What they throw is thrown on, out is then of
-/// no use. Other errors,
-/// memory and threads as there.
+/// no use. Throws ShapeError if lengths differ and the mask does not say where the queries stand. Other
+/// errors, memory and threads as there.
 template <class Q, class K, class V, class Score, class Visible = SeesAll>
 Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                           const Eigen::DenseBase<V>& value, const Score& score,
@@ -139,10 +139,10 @@ Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, cons
   static_assert(std::is_invocable_r_v<Scalar, Score, Scalar, Index, Index, Index, Index>,
                 "score is called as score(score, batch, head, query position, key position)");
   AttentionTensors<Scalar> tensors = detail::input_tensors(query, key, value);
-  const AttentionShape shape = detail::checked_shape(tensors, options);
+  const detail::FunctorFunctions<Scalar, Score, Visible> functions(score, visible);
+  const AttentionShape shape = detail::checked_shape(tensors, options, functions.functions().any());
   Matrix<Scalar> out(query.rows(), shape.num_heads * shape.value_dim);
   tensors.out = mutable_view(out);
-  const detail::FunctorFunctions<Scalar, Score, Visible> functions(score, visible);
   detail::run_attention(shape, options, tensors, functions.functions());
   functions.rethrow();
   return out;

@@ -24,12 +24,13 @@ struct HEED_EXPORT ScoreNumbers {
   std::vector<T> sinks;
   std::vector<T> slopes;
   std::optional<Rotary> rotary;
-  const T* rotary_table = nullptr;
+  const T* rotary_table = nullptr;  // row of position 0
   Index first_offset;
   std::vector<Index> query_offsets;  // of each sequence, or empty: all have the first's
 
   /// Throws as check_attention does, and ArgumentError if a number is beyond T.
-  ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options);
+  ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+               bool with_functions = false);
 
   Index query_offset(Index sequence) const noexcept {
     return query_offsets.empty() ? first_offset : query_offsets[static_cast<std::size_t>(sequence)];

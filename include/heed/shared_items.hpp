@@ -17,6 +17,9 @@ namespace heed::detail {
 // fewer.
 inline constexpr Index kItemsPerThread = 4;
 
+// More threads would only be parts that nobody works on. Small multiples of so many cannot overflow.
+inline constexpr Index kMaxThreads = Index{1} << 16;
+
 /// Ranges of neighbouring items, one for each thread at best. A thread draws from its own, one item after
 /// another, and when that is used up from those of the others: a slow thread does less, and one that never
 /// comes does nothing.

@@ -1,5 +1,6 @@
 // What an attention may be asked for, and with which matrices.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -40,19 +41,27 @@ void check_starts(const std::vector<Index>& starts, const char* name, Index batc
   require_possible(starts.back(), name);
 }
 
+/// Sequences that lengths or query positions may tell apart; the first stands for all that are alike.
+Index distinct_sequences(const AttentionShape& shape, const Mask& mask) {
+  const bool alike = shape.query_starts.empty() && shape.kv_starts.empty() && mask.same_for_all();
+  return alike ? std::min<Index>(shape.batch_size, 1) : shape.batch_size;
+}
+
 void check_rotary(const Rotary& rotary, const AttentionShape& shape, const Mask& mask) {
   if (rotary.rotary_dim() > shape.head_dim) {
     throw_shape_error("rotary_dim is " + std::to_string(rotary.rotary_dim()) + ", head_dim is " +
                       std::to_string(shape.head_dim));
   }
-  for (Index b = 0; b < shape.batch_size; ++b) {
+  const Index positions = rotary.max_positions();
+  for (Index b = 0; b < distinct_sequences(shape, mask); ++b) {
     const Index query_len = shape.query_len_of(b);
     const Index kv_len = shape.kv_len_of(b);
     const Index first = mask.query_offset(query_len, kv_len, b);
-    const bool queries_fit = query_len == 0 || (first >= 0 && first <= rotary.max_positions() - query_len);
-    if (!queries_fit || kv_len > rotary.max_positions()) {
-      throw_shape_error("rotary has angles for the positions 0 to " +
-                        std::to_string(rotary.max_positions() - 1) + ", sequence " + std::to_string(b) +
+    const bool queries_fit = query_len == 0 || (first > -positions && first <= positions - query_len);
+    if (!queries_fit || kv_len > positions) {
+      throw_shape_error("rotary has angles for the positions " +
+                        std::to_string(first < 0 ? 1 - positions : 0) + " to " +
+                        std::to_string(positions - 1) + ", sequence " + std::to_string(b) +
                         " has keys at 0 to " + std::to_string(kv_len - 1) + " and queries at " +
                         std::to_string(first) + " to " + std::to_string(first + query_len - 1));
     }
@@ -62,7 +71,7 @@ void check_rotary(const Rotary& rotary, const AttentionShape& shape, const Mask&
 }  // namespace
 
 void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
-                     ScalarType scalar) {
+                     ScalarType scalar, bool with_functions) {
   require_not_negative(shape.batch_size, "batch_size");
   require_not_negative(shape.query_len, "query_len");
   require_not_negative(shape.kv_len, "kv_len");
@@ -106,11 +115,12 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   mask.check_sizes(shape.mask_sizes(), scalar);
   for (Index b = 0; !shape.kv_starts.empty() && b < shape.batch_size; ++b)
     mask.check_kv_length(b, shape.kv_len_of(b));
+  const char* const asking = detail::asking_for_positions(options, with_functions);
   if (shape.query_starts.empty() && shape.kv_starts.empty()) {
-    (void)mask.query_offset(shape.query_len, shape.kv_len);
+    (void)mask.query_offset(shape.query_len, shape.kv_len, 0, asking);
   } else {
     for (Index b = 0; b < shape.batch_size; ++b)
-      (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b);
+      (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
   }
   if (options.rotary) check_rotary(*options.rotary, shape, mask);
 }

@@ -141,6 +141,7 @@ Mask alibi(std::vector<double> slopes) {
 std::vector<double> alibi_slopes(Index num_heads) {
   if (num_heads < 1)
     throw_argument_error("num_heads is " + std::to_string(num_heads) + ", it must be at least 1");
+  detail::require_possible(num_heads, "num_heads");
   Index power = 1;
   while (power * 2 <= num_heads) power *= 2;
   std::vector<double> slopes;
@@ -159,10 +160,27 @@ Mask mask_matrix(const MaskMatrix& matrix) {
   return mask;
 }
 
+std::optional<Mask::Position> Mask::common_position(const Position& a, const Position& b) {
+  if (a == b) return a;
+  const auto is_at_end = [](const Position& p) { return p.anchor == Anchor::bottom_right; };
+  const auto is_list = [](const Position& p) { return p.anchor == Anchor::number_each; };
+  if (is_at_end(a) || is_at_end(b) || (is_list(a) && is_list(b))) return std::nullopt;
+  const Position& more = is_list(b) ? b : a;
+  const Position& one = is_list(b) ? a : b;
+  const Index offset = one.anchor == Anchor::top_left ? 0 : one.offsets.front();
+  const bool same = more.anchor == Anchor::top_left
+                        ? offset == 0
+                        : std::all_of(more.offsets.begin(), more.offsets.end(),
+                                      [offset](Index other) { return other == offset; });
+  return same ? std::optional(more) : std::nullopt;
+}
+
 Mask operator&(const Mask& a, const Mask& b) {
   if (!a.slopes_.empty() && !b.slopes_.empty())
     throw_argument_error("a mask holds one alibi(), this one would hold two");
-  if (a.position_ && b.position_ && *a.position_ != *b.position_) {
+  std::optional<Mask::Position> position = a.position_ ? a.position_ : b.position_;
+  if (a.position_ && b.position_) position = Mask::common_position(*a.position_, *b.position_);
+  if (a.position_ && !position) {
     throw_argument_error("two different query positions in one mask: " + a.to_string() + " and " +
                          b.to_string());
   }
@@ -178,7 +196,7 @@ Mask operator&(const Mask& a, const Mask& b) {
   Mask both = a;
   both.causal_ = a.causal_ || b.causal_;
   both.window_ = {std::min(a.window_.left, b.window_.left), std::min(a.window_.right, b.window_.right)};
-  if (!both.position_) both.position_ = b.position_;
+  both.position_ = std::move(position);
   if (both.kv_lengths_.empty()) both.kv_lengths_ = b.kv_lengths_;
   for (std::size_t i = 0; i < b.kv_lengths_.size(); ++i)
     both.kv_lengths_[i] = std::min(both.kv_lengths_[i], b.kv_lengths_[i]);
@@ -209,13 +227,14 @@ Index Mask::kv_length(Index sequence, Index kv_len) const noexcept {
   return std::clamp<Index>(kv_lengths_[static_cast<std::size_t>(sequence)], 0, kv_len);
 }
 
-Index Mask::query_offset(Index query_len, Index kv_len, Index sequence) const {
+Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const char* asking) const {
   if (!position_) {
     const bool matters =
         causal_ || window_.left != unlimited || window_.right != unlimited || !slopes_.empty();
-    if (matters && query_len != kv_len) {
+    if ((matters || asking != nullptr) && query_len != kv_len) {
       throw_shape_error(
-          to_string() + " mask with " + std::to_string(query_len) + " queries and " + std::to_string(kv_len) +
+          (matters ? to_string() + " mask" : std::string(asking)) + " with " + std::to_string(query_len) +
+          " queries and " + std::to_string(kv_len) +
           " keys: say where the queries stand with top_left(), bottom_right() or query_offset(n)");
     }
     return 0;

@@ -23,7 +23,7 @@ class CallerFunctions {
   CallerFunctions(const CallerFunctions&) = delete;
   CallerFunctions& operator=(const CallerFunctions&) = delete;
 
-  bool any() const { return functions_.hide != nullptr || functions_.score != nullptr; }
+  bool any() const { return functions_.any(); }
   const kernels::ScoreHook<T>* hook() const { return &hook_; }
 
  private:

@@ -14,7 +14,7 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, c
     : shape_(shape),
       mask_(mask),
       functions_(functions),
-      numbers_(shape, mask, options),
+      numbers_(shape, mask, options, functions.any()),
       asked_threads_(threads) {
   if (threads < 1) throw_argument_error("threads is " + std::to_string(threads) + ", it must be at least 1");
   const detail::Blocks blocks =
@@ -32,7 +32,7 @@ AttentionPlan<T>::AttentionPlan(const AttentionShape& shape, const Mask& mask, c
       items += groups.count * ((shape.query_len_of(b) * groups.heads + block_rows_ - 1) / block_rows_);
     }
   }
-  threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, num_items()));
+  threads_ = std::clamp<Index>(std::min(threads, detail::kMaxThreads), 1, std::max<Index>(1, num_items()));
   thread_bytes_ = detail::thread_bytes(kernels::kernels_of<T>(kernels::table()), shape_, block_rows_,
                                        {masked(), numbers_.rotary_table != nullptr});
 }
@@ -45,7 +45,7 @@ Index AttentionPlan<T>::num_items() const noexcept {
 
 template <class T>
 bool AttentionPlan<T>::masked() const noexcept {
-  return !mask_.matrices().empty() || functions_.hide != nullptr || functions_.score != nullptr;
+  return !mask_.matrices().empty() || functions_.any();
 }
 
 template class AttentionPlan<float>;

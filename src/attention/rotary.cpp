@@ -20,23 +20,25 @@ struct Rotary::Tables {
     std::once_flag made;
     std::vector<T> numbers;
   };
-  Table<float> f32;
-  Table<double> f64;
+  Table<float> f32[2];  // from position 0 on, and from the first one before it on
+  Table<double> f64[2];
 
   template <class T>
-  const T* get(Table<T>& table, const Rotary& rotary) {
+  const T* get(Table<T> (&tables)[2], bool before_first_key, const Rotary& rotary) {
+    Table<T>& table = tables[before_first_key ? 1 : 0];
+    const Index first = before_first_key && max_positions > 0 ? 1 - max_positions : 0;
     std::call_once(table.made, [&] {
       const Index pairs = rotary_dim / 2;
-      table.numbers.resize(static_cast<std::size_t>(max_positions * rotary_dim));
+      table.numbers.resize(static_cast<std::size_t>((max_positions - first) * rotary_dim));
       T* row = table.numbers.data();
-      for (Index position = 0; position < max_positions; ++position, row += rotary_dim) {
+      for (Index position = first; position < max_positions; ++position, row += rotary_dim) {
         for (Index pair = 0; pair < pairs; ++pair) {
           row[pair] = static_cast<T>(std::cos(rotary.angle(position, pair)));
           row[pairs + pair] = static_cast<T>(std::sin(rotary.angle(position, pair)));
         }
       }
     });
-    return table.numbers.data();
+    return table.numbers.data() - first * rotary_dim;
   }
 };
 
@@ -74,7 +76,7 @@ Rotary::Rotary(Index rotary_dim, Index max_positions, const RotaryOptions& optio
   }
   detail::require_possible(rotary_dim, "rotary_dim");
   detail::require_possible(max_positions, "rotary max_positions");
-  detail::require_product(max_positions, rotary_dim, "rotary max_positions * rotary_dim");
+  detail::require_product(2 * max_positions, rotary_dim, "rotary max_positions * rotary_dim");
   detail::require_memory(detail::matrix_bytes(sizeof(float), max_positions, rotary_dim), [&] {
     return "a rotary of " + std::to_string(max_positions) + " positions and rotary_dim " +
            std::to_string(rotary_dim);
@@ -114,17 +116,17 @@ RotaryLayout Rotary::layout() const noexcept {
 }
 
 double Rotary::angle(Index position, Index pair) const noexcept {
-  return static_cast<double>(position + tables_->options.offset) / tables_->options.linear_factor *
-         tables_->frequencies[static_cast<std::size_t>(pair)];
+  return (static_cast<double>(position) + static_cast<double>(tables_->options.offset)) /
+         tables_->options.linear_factor * tables_->frequencies[static_cast<std::size_t>(pair)];
 }
 
 template <>
-const float* Rotary::table<float>() const {
-  return tables_->get(tables_->f32, *this);
+const float* Rotary::table<float>(bool before_first_key) const {
+  return tables_->get(tables_->f32, before_first_key, *this);
 }
 template <>
-const double* Rotary::table<double>() const {
-  return tables_->get(tables_->f64, *this);
+const double* Rotary::table<double>(bool before_first_key) const {
+  return tables_->get(tables_->f64, before_first_key, *this);
 }
 
 std::string Rotary::to_string() const {

@@ -1,5 +1,6 @@
 #include "heed/score_numbers.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -9,9 +10,10 @@
 namespace heed::detail {
 
 template <class T>
-ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options)
+ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+                              bool with_functions)
     : rotary(options.rotary) {
-  check_attention(shape, mask, options, scalar_type<T>());
+  check_attention(shape, mask, options, scalar_type<T>(), with_functions);
   scale =
       static_cast<T>(options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   if (!std::isfinite(scale)) {
@@ -34,11 +36,14 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
   }
   sinks.assign(options.sinks.begin(), options.sinks.end());
   slopes.assign(mask.alibi_slopes().begin(), mask.alibi_slopes().end());
-  if (rotary) rotary_table = rotary->table<T>();
   const bool alike = shape.query_starts.empty() && shape.kv_starts.empty() && mask.same_for_all();
   first_offset = shape.batch_size > 0 ? mask.query_offset(shape.query_len_of(0), shape.kv_len_of(0), 0) : 0;
   for (Index b = 0; !alike && b < shape.batch_size; ++b)
     query_offsets.push_back(mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b));
+  if (!rotary) return;
+  const bool before_first_key = first_offset < 0 || std::any_of(query_offsets.begin(), query_offsets.end(),
+                                                                [](Index offset) { return offset < 0; });
+  rotary_table = rotary->table<T>(before_first_key);
 }
 
 template struct ScoreNumbers<float>;
