@@ -23,8 +23,12 @@ namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 /// Steps 5 and 6 for a register tile: row_max and row_sum take the tile's keys in, the scores become weights,
 /// and acc is brought to the new maximum. In three loops over the rows: within a row each of them waits for
 /// its sum over lanes, and other rows fill the wait.
+///
+/// A key of score -inf is one that the row does not see: so are those that the mask hides, and whatever else
+/// made the score. seen: nullptr, or where who sees whom is noted, kKeyTile keys for each row.
 template <class T>
-inline void update_rows(const Pass<T>& pass, Index first_row, Index rows, const KeyRange* ranges, T* acc) {
+inline void update_rows(const Pass<T>& pass, Index first_row, Index rows, const KeyRange* ranges, T* acc,
+                        bool* seen) {
   const AttentionBlock<T>& block = pass.block;
   constexpr T minus_inf = -FloatTraits<T>::infinity;
   // 5. The largest score; hidden keys become -inf.
@@ -34,12 +38,15 @@ inline void update_rows(const Pass<T>& pass, Index first_row, Index rows, const 
     if (ranges[r].empty()) continue;
     largest[r] = pass.plain ? finish_plain<T>(scores, ranges[r], block.scale)
                             : hide<T>(scores, ranges[r], pass.visible_keys(r));
+    if (seen != nullptr) note_seen<T>(scores, ranges[r], seen + r * kKeyTile<T>);
   }
   // 6. weights = exp(scores - row_max)
   T sum[kTileRows];
+  bool sees[kTileRows];
   for (Index r = 0; r < rows; ++r) {
     if (ranges[r].empty()) continue;
     const T old_max = block.row_max[first_row + r];
+    sees[r] = largest[r] > minus_inf;
     if (!(largest[r] > old_max)) largest[r] = old_max;
     sum[r] = exponentiate<T>(pass.scores + r * kScoreStride<T>, ranges[r], shift_of(largest[r]));
   }
@@ -57,7 +64,8 @@ inline void update_rows(const Pass<T>& pass, Index first_row, Index rows, const 
         store(row_acc + col, packet::pmul(load(row_acc + col), broadcast<T>(correction)));
     }
     block.row_max[row] = largest[r];
-    block.row_sees[row] = true;
+    // NaN is no largest score, but it is one.
+    block.row_sees[row] |= sees[r] || sum[r] != sum[r];
   }
 }
 
@@ -97,14 +105,16 @@ void attention(const AttentionBlock<T>& block) noexcept {
       T* acc = block_acc + first_row * value_cols;
       KeyRange ranges[kTileRows];
       for (Index r = 0; r < rows; ++r) ranges[r] = pass.visible_range(first_row + r, r, first_key, range);
-      update_rows<T>(pass, first_row, rows, ranges, acc);
+      // Where a value is NaN or infinite, a weight of 0 does not tell who sees it.
+      bool sees_key[kTileRows * kKeyTile<T>];
+      update_rows<T>(pass, first_row, rows, ranges, acc, pass.tile.finite ? nullptr : sees_key);
       // 7. out += weights * values
       for (Index r = 0; r < rows; ++r) {
         T* const scores = pass.scores + r * kScoreStride<T>;
         if (pass.tile.finite) {
           clear_outside<T>(scores, ranges[r], range.begin, range.end);
         } else {
-          accumulate_visible<T>(values, scores, ranges[r], pass.visible_keys(r), acc + r * value_cols);
+          accumulate_visible<T>(values, scores, ranges[r], sees_key + r * kKeyTile<T>, acc + r * value_cols);
         }
       }
       if (pass.tile.finite) pass.accumulate(rows, range, acc);

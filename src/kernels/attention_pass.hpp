@@ -110,10 +110,6 @@ struct Pass {
       block.hook->score(block.hook->context, block,
                         {first_row, rows, first_key + range.begin, range.end - range.begin,
                          scores + range.begin, kScoreStride<T>, nullptr, 0});
-      for (Index r = 0; r < rows; ++r) {
-        hide_minus_inf<T>(scores + r * kScoreStride<T> + range.begin, range.end - range.begin,
-                          mask.visible + r * kKeyTile<T> + range.begin);
-      }
     }
   }
 
@@ -149,7 +145,7 @@ struct Pass {
 
   const bool* visible_keys(Index r) const { return mask.masked ? mask.visible + r * kKeyTile<T> : nullptr; }
 
-  /// The range of keys that a row sees something in, within what has been computed; empty if nothing.
+  /// The range of keys that a row may see something in, within what has been computed; empty if nothing.
   KeyRange visible_range(Index row, Index r, Index first_key, KeyRange range) const {
     const KeyRange own = range_of(block, row, first_key, range.end);
     if (own.empty()) return {0, 0};
@@ -166,12 +162,12 @@ inline void accumulate_visible(const Panels<T>& values, const T* weights, KeyRan
                                T* acc) {
   Index first = range.begin;
   while (first < range.end) {
-    if (visible != nullptr && !visible[first]) {
+    if (!visible[first]) {
       ++first;
       continue;
     }
     Index last = first + 1;
-    while (last < range.end && (visible == nullptr || visible[last])) ++last;
+    while (last < range.end && visible[last]) ++last;
     for (Index col = 0; col < values.cols; col += kPanel<T>) {
       const auto panel = values.at(col, first);
       if (values.cols - col > kLanes<T>) {

@@ -22,7 +22,8 @@
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
 /// The weights of a row from its scores, and the gradients of those from the gradients of the weights (in
-/// grads, which becomes them); exactly 0 for keys that the row does not see, whatever theirs hold.
+/// grads, which becomes them); exactly 0 for keys that the row does not see, a score of -inf included,
+/// whatever theirs hold.
 template <class T>
 inline void differentiate(const AttentionBlock<T>& block, KeyRange range, const bool* visible, T score_factor,
                           T shift, T delta, const T* capped, T* scores, T* grads) {
@@ -31,6 +32,7 @@ inline void differentiate(const AttentionBlock<T>& block, KeyRange range, const 
   const Packet<T> mean = broadcast<T>(delta);
   const Packet<T> zero = broadcast<T>(T(0));
   const Packet<T> one = broadcast<T>(T(1));
+  const Packet<T> minus_inf = broadcast<T>(-FloatTraits<T>::infinity);
   const Packet<T> per_cap = broadcast<T>(block.softcap > 0 ? T(1) / block.softcap : T(0));
   for (Index j = packet_floor<T>(range.begin); j < range.end; j += kLanes<T>) {
     const Packet<T> score = packet::pmul(load(scores + j), factor);
@@ -40,8 +42,9 @@ inline void differentiate(const AttentionBlock<T>& block, KeyRange range, const 
       const Packet<T> tangent = packet::pmul(load(capped + j), per_cap);
       grad = packet::pmul(grad, packet::pmadd(packet::pnegate(tangent), tangent, one));
     }
-    weight = keep_range<T>(weight, j, range, T(0));
-    grad = keep_range<T>(grad, j, range, T(0));
+    const Packet<T> unseen = packet::pcmp_eq(score, minus_inf);
+    weight = keep_range<T>(packet::pselect(unseen, zero, weight), j, range, T(0));
+    grad = keep_range<T>(packet::pselect(unseen, zero, grad), j, range, T(0));
     if (visible != nullptr) {
       const Packet<T> seen = lanes_where<T>(visible + j);
       weight = packet::pselect(seen, weight, zero);
@@ -215,15 +218,20 @@ struct BackwardPass {
     panels_product<T, QuerySteps<T>, Start::zero>(
         rows, block.value_dim, memory(layout.grad_out_rows) + r * block.value_dim, value_rows,
         {range.begin / kPanel<T> * kPanel<T>, range.end}, score_grads, kScoreStride<T>);
+    bool seen[kTileRows * kKeyTile<T>];
     for (Index i = 0; i < rows; ++i) {
       const Index row = first_row + r + i;
       const Index at = i * kScoreStride<T>;
       const KeyRange own = pass.visible_range(row, i, first_key, range);
       if (!own.empty()) {
+        T factor = pass.plain ? block.scale : T(1);
+        if (!keys_finite || !rows_finite || grads.sink_terms != nullptr) {
+          note_row(row, i, own, weights + at, seen + i * kKeyTile<T>);
+          factor = T(1);
+        }
         const T shift = shift_of(grads.logsumexp.data[row * grads.logsumexp.row_stride]);
-        differentiate<T>(block, own, pass.visible_keys(i), pass.plain ? block.scale : T(1), shift, delta[row],
+        differentiate<T>(block, own, pass.visible_keys(i), factor, shift, delta[row],
                          capped != nullptr ? capped + at : nullptr, weights + at, score_grads + at);
-        sees[row] = true;
       }
       clear_outside<T>(weights + at, own, all.begin, all.end);
       clear_outside<T>(score_grads + at, own, all.begin, all.end);
@@ -232,12 +240,25 @@ struct BackwardPass {
       grads.hook->take(grads.hook->context, first_row + r, rows, first_key + range.begin,
                        range.end - range.begin, score_grads + range.begin, kScoreStride<T>);
     }
-    if (grads.grad_query != nullptr) add_to_queries(first_row + r, rows, first_key, range, score_grads);
-    if (grads.grad_key != nullptr && !rows_finite) add_visible_to_keys(first_row, r, rows, first_key, range);
+    if (grads.grad_query != nullptr) add_to_queries(first_row + r, rows, first_key, range, score_grads, seen);
+    if (grads.grad_key != nullptr && !rows_finite)
+      add_visible_to_keys(first_row, r, rows, first_key, range, seen);
+  }
+
+  /// Notes whom a row sees, before its scores become weights, and whether that is anybody.
+  void note_row(Index row, Index i, KeyRange own, T* scores, bool* seen) {
+    if (pass.plain) {
+      (void)finish_plain<T>(scores, own, block.scale);
+    } else {
+      (void)hide<T>(scores, own, pass.visible_keys(i));
+    }
+    note_seen<T>(scores, own, seen);
+    sees[row] |= any_of(seen + own.begin, own.end - own.begin);
   }
 
   /// grad_query += grad_S * key
-  void add_to_queries(Index first_row, Index rows, Index first_key, KeyRange range, const T* score_grads) {
+  void add_to_queries(Index first_row, Index rows, Index first_key, KeyRange range, const T* score_grads,
+                      const bool* seen) {
     T* const sums = grads.grad_query + (first_row - grads.first_row) * layout.head_cols;
     if (keys_finite) {
       panels_product<T, ScoreSteps<T>, Start::accumulate>(
@@ -247,7 +268,7 @@ struct BackwardPass {
     }
     for (Index i = 0; i < rows; ++i) {
       accumulate_visible<T>(key_panels, score_grads + i * kScoreStride<T>,
-                            pass.visible_range(first_row + i, i, first_key, range), pass.visible_keys(i),
+                            pass.visible_range(first_row + i, i, first_key, range), seen + i * kKeyTile<T>,
                             sums + i * layout.head_cols);
     }
   }
@@ -278,19 +299,19 @@ struct BackwardPass {
   }
 
   /// A register tile where some row holds NaN or infinity: row by row, only the keys that it sees.
-  void add_visible_to_keys(Index first_row, Index r, Index rows, Index first_key, KeyRange range) {
+  void add_visible_to_keys(Index first_row, Index r, Index rows, Index first_key, KeyRange range,
+                           const bool* seen) {
     for (Index i = 0; i < rows; ++i) {
       const KeyRange own = pass.visible_range(first_row + r + i, i, first_key, range);
-      const bool* const visible = pass.visible_keys(i);
+      const bool* const visible = seen + i * kKeyTile<T>;
       Index key = own.begin;
       while (key < own.end) {
-        if (visible != nullptr && !visible[key]) {
+        if (!visible[key]) {
           ++key;
           continue;
         }
         Index count = 1;
-        while (count < kTileRows && key + count < own.end && (visible == nullptr || visible[key + count]))
-          ++count;
+        while (count < kTileRows && key + count < own.end && visible[key + count]) ++count;
         add_products(first_key, count, r + i, 1, key);
         key += count;
       }

@@ -58,12 +58,6 @@ inline void add_bias(const T* matrix, Index step, bool first, Index count, T* bi
   }
 }
 
-/// A caller's function of scores may hide a key by -inf, as a bias does.
-template <class T>
-inline void hide_minus_inf(const T* scores, Index count, bool* visible) {
-  for (Index j = 0; j < count; ++j) visible[j] = visible[j] & (scores[j] != -FloatTraits<T>::infinity);
-}
-
 inline bool any_of(const bool* flags, Index count) {
   bool any = false;
   for (Index j = 0; j < count; ++j) any |= flags[j];
@@ -76,11 +70,13 @@ template <class T>
 inline bool fill_mask(const AttentionBlock<T>& block, Index first_row, Index rows, Index first_key,
                       KeyRange range, MaskTile<T>& tile) {
   const Index count = range.end - range.begin;
+  // Whole packets are read: the keys that pad the first and the last one are hidden, and their bias is 0.
+  const KeyRange padded = {range.begin / kLanes<T> * kLanes<T>, round_up(range.end, kLanes<T>)};
   tile.biased = false;
   for (Index r = 0; r < rows; ++r) {
     const KeyRange own = range_of(block, first_row + r, first_key, range.end);
     bool* visible = tile.visible + r * kKeyTile<T>;
-    for (Index j = range.begin; j < range.end; ++j) visible[j] = j >= own.begin && j < own.end;
+    for (Index j = padded.begin; j < padded.end; ++j) visible[j] = j >= own.begin && j < own.end;
   }
   for (Index part = 0; part < block.num_mask_parts; ++part) {
     const MaskPart<T>& matrix = block.mask_parts[part];
@@ -100,6 +96,11 @@ inline bool fill_mask(const AttentionBlock<T>& block, Index first_row, Index row
       }
     }
     tile.biased |= matrix.bias.data != nullptr;
+  }
+  for (Index r = 0; r < rows && tile.biased; ++r) {
+    T* bias = tile.bias + r * kKeyTile<T>;
+    for (Index j = padded.begin; j < range.begin; ++j) bias[j] = T(0);
+    for (Index j = range.end; j < padded.end; ++j) bias[j] = T(0);
   }
   if (block.hook != nullptr && block.hook->hide != nullptr) {
     block.hook->hide(block.hook->context, block,

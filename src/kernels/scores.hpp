@@ -90,22 +90,30 @@ inline T exponentiate(T* scores, KeyRange range, T shift) {
   return packet::predux(sum);
 }
 
+/// Which scores of the range are not -inf: whom a row sees, once hidden keys have that score.
+template <class T>
+inline void note_seen(const T* scores, KeyRange range, bool* seen) {
+  for (Index j = range.begin; j < range.end; ++j) seen[j] = scores[j] != -FloatTraits<T>::infinity;
+}
+
 /// scores = exp(scores - shift) / row_sum, and exactly 0 for keys that the row does not see, also where the
 /// row itself is NaN.
 template <class T>
 inline void normalize(T* scores, KeyRange range, const bool* visible, T shift, T row_sum) {
   const Packet<T> offset = broadcast<T>(shift);
   const Packet<T> zero = broadcast<T>(T(0));
+  const Packet<T> minus_inf = broadcast<T>(-FloatTraits<T>::infinity);
   for (Index j = packet_floor<T>(range.begin); j < range.end; j += kLanes<T>) {
-    Packet<T> p = exp_nonpositive<T>(packet::psub(load(scores + j), offset));
+    const Packet<T> score = load(scores + j);
+    Packet<T> p = exp_nonpositive<T>(packet::psub(score, offset));
     p = keep_range<T>(packet::pdiv(p, broadcast<T>(row_sum)), j, range, T(0));
+    p = packet::pselect(packet::pcmp_eq(score, minus_inf), zero, p);
     if (visible != nullptr) p = packet::pselect(lanes_where<T>(visible + j), p, zero);
     store(scores + j, p);
   }
 }
 
-/// What exp is shifted by: the largest score, or 0 if all visible scores are -inf, since exp must not see
-/// NaN.
+/// What exp is shifted by: the largest score, or 0 if all scores are -inf, since exp must not see NaN.
 template <class T>
 inline T shift_of(T row_max) {
   return row_max == -FloatTraits<T>::infinity ? T(0) : row_max;
