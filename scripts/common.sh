@@ -6,7 +6,7 @@ heed_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The names are the same in Debian 12, Debian 13 and Ubuntu 24.04.
 packages_compile=(g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libutf8proc-dev libcli11-dev)
 packages_tests=(catch2)
-packages_tests_optional=(libtbb-dev) # a test is left out without it
+packages_tests_optional=(libtbb-dev valgrind) # tests are left out without them
 packages_benchmarks=(libbenchmark-dev)
 
 say() { printf '==> %s\n' "$*" >&2; }
