@@ -52,9 +52,13 @@ inline Index per_sequence(Index rows, Index batch_size, const char* name) {
   return batch_size == 0 ? 0 : rows / batch_size;
 }
 
+/// The most rows of a sequence. Starts that are negative or fall are passed over: check_attention() throws
+/// for them, and their differences might be no Index.
 inline Index longest(const std::vector<Index>& starts) {
   Index most = 0;
-  for (std::size_t b = 1; b < starts.size(); ++b) most = (std::max)(most, starts[b] - starts[b - 1]);
+  for (std::size_t b = 1; b < starts.size(); ++b) {
+    if (starts[b - 1] >= 0 && starts[b] > starts[b - 1]) most = (std::max)(most, starts[b] - starts[b - 1]);
+  }
   return most;
 }
 

@@ -37,6 +37,7 @@ void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions
   using std::exp;
   using std::log;
   const T infinity = std::numeric_limits<T>::infinity();
+  if (shape.query_rows() == 0) return;  // sequences of nothing, however many
   RowScores<T> scores(shape, mask, options, tensors.query, tensors.key, functions);
   std::vector<T> weights(static_cast<std::size_t>(shape.kv_len));
 

@@ -19,8 +19,6 @@ constexpr Index round_up(Index n, Index step) {
   return ceil_div(n, step) * step;
 }
 
-constexpr Index kMostThreads = 1 << 16;  // more would only be parts that nobody works on
-
 /// Sums of a backward pass, and where they lie in a thread's part of the workspace, in elements.
 template <class T>
 struct Sums {
@@ -87,7 +85,7 @@ AttentionBackwardPlan<T>::AttentionBackwardPlan(const AttentionShape& shape, con
   // Fewer groups of heads than threads: the rows and the keys of a head are worked on apart, which takes
   // seven products instead of five, but leaves nobody without work.
   if (groups > 0 && groups < threads) {
-    const Index chunks = ceil_div(detail::kItemsPerThread * std::min(threads, kMostThreads), groups);
+    const Index chunks = ceil_div(detail::kItemsPerThread * std::min(threads, detail::kMaxThreads), groups);
     const auto chunk_of = [&](Index length, Index step) {
       return std::max<Index>(1, ceil_div(ceil_div(length, step), chunks)) * step;
     };
@@ -103,7 +101,7 @@ AttentionBackwardPlan<T>::AttentionBackwardPlan(const AttentionShape& shape, con
   for (const MaskMatrix& matrix : mask.matrices()) {
     if (matrix.kind == MaskMatrix::Kind::bias) items += BiasParts<T>(shape, matrix).count;
   }
-  threads_ = std::clamp<Index>(threads, 1, std::max<Index>(1, items));
+  threads_ = std::clamp<Index>(std::min(threads, detail::kMaxThreads), 1, std::max<Index>(1, items));
   kernel_bytes_ = kernels.backward_bytes({shape.query_len, shape.kv_len, shape.head_dim, shape.value_dim,
                                           !mask.matrices().empty(), numbers_.rotary_table != nullptr,
                                           numbers_.softcap > T(0)});
@@ -152,7 +150,9 @@ struct AttentionBackwardPlan<T>::Run {
         key_chunks(p.chunk_keys_ == 0 ? 0 : ceil_div(shape.kv_len, p.chunk_keys_)),
         query_chunks(p.chunk_keys_ == 0 ? 0 : ceil_div(shape.query_len, p.chunk_rows_)),
         group_items(p.chunk_keys_ == 0 ? 1 : key_chunks + group_heads * query_chunks),
-        items(shape.batch_size * shape.num_kv_heads * group_items),
+        items(shape.query_rows() == 0 && shape.kv_rows() == 0
+                  ? 0  // sequences of nothing, however many
+                  : shape.batch_size * shape.num_kv_heads * group_items),
         bias_items(0),
         keys_wanted(!t.grad_key.empty() || !t.grad_value.empty()) {
     for (Index i = 0; i < t.num_grad_biases; ++i) bias_items += bias_parts(i);
@@ -320,7 +320,8 @@ struct AttentionBackwardPlan<T>::Run {
     }
     BiasSum sum{grad, a_row_each ? first : 0, a_row_each ? 0 : first, a_row_each};
     const kernels::ScoreGradientHook<T> hook{&BiasSum::take, &sum};
-    for (Index sequence = 0; sequence < shape.batch_size; ++sequence) {
+    const Index sequences = shape.query_rows() == 0 ? 0 : shape.batch_size;
+    for (Index sequence = 0; sequence < sequences; ++sequence) {
       for (Index head = 0; head < shape.num_heads; ++head) {
         if (matrix.block_of(sizes, sequence, head) != matrix_block) continue;
         kernels::MaskPart<T> parts[Mask::most_matrices];
@@ -358,9 +359,10 @@ struct AttentionBackwardPlan<T>::Run {
 
   /// The gradient of a sink is a sum over all rows of its head, whoever computed them.
   void sum_sinks() const {
+    const Index sequences = shape.query_rows() == 0 ? 0 : shape.batch_size;
     for (Index head = 0; head < shape.num_heads; ++head) {
       double sum = 0;
-      for (Index sequence = 0; sequence < shape.batch_size; ++sequence) {
+      for (Index sequence = 0; sequence < sequences; ++sequence) {
         const T* const terms = sink_terms_of(sequence, head);
         for (Index i = 0; i < shape.query_len_of(sequence); ++i) sum += static_cast<double>(terms[i]);
       }

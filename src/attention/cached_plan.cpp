@@ -93,7 +93,7 @@ CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheShape& cache, Index num
   extent.head_dim = cache.head_dim;
   extent.value_dim = cache.value_dim;
   extent.gathered = options.rotary.has_value() || (sharing > 1 && max_new_tokens > 1);
-  plan_.threads_ = threads;
+  plan_.threads_ = std::min(threads, detail::kMaxThreads);
   plan_.thread_bytes_ =
       detail::statistics_bytes(kernels) + detail::round_to_line(kernels.attention_bytes(extent).total());
 }

@@ -332,7 +332,7 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
     if (length <= kept.capacity) continue;
     const Index first = options.mask.query_offset(shape.query_len_of(b), length, b);
     const Index left = options.mask.window().left;
-    if (left == unlimited || first - left < length - kept.capacity) {
+    if (left > first - (length - kept.capacity)) {  // first - left might be no Index
       throw_shape_error("the ring keeps the last " + std::to_string(kept.capacity) + " of " +
                         count_of(length, "token") + " of sequence " + std::to_string(b) + ", mask " +
                         options.mask.to_string() + " lets its first query see older ones: " +

@@ -125,6 +125,10 @@ MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const
     require_possible(shape.d_value, "d_value");
   }
   const Sizes sizes(shape);
+  require_possible(sizes.query_cols, "num_heads * head_dim");
+  require_possible(sizes.key_cols, "num_kv_heads * head_dim");
+  require_possible(sizes.value_cols, "num_kv_heads * value_dim");
+  require_possible(sizes.head_cols, "num_heads * value_dim");
   const Index widest = std::max({sizes.query_cols + sizes.key_cols + sizes.value_cols, sizes.head_cols,
                                  shape.d_in, shape.d_out, sizes.d_key, sizes.d_value});
   require_product(std::max(sizes.rows, sizes.kv_rows), widest, "rows times columns");

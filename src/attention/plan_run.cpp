@@ -66,6 +66,7 @@ struct AttentionPlan<T>::Run {
     items = in_order                 ? p.shape_.batch_size * groups.count
             : p.first_items_.empty() ? p.shape_.batch_size * groups.count * blocks.per_group
                                      : p.num_items();
+    if (t.query.rows == 0) items = 0;  // sequences of nothing, however many
   }
 
   /// The plan is for any number of queries up to its own: those of this run are cut as if it were planned for

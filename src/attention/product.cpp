@@ -37,7 +37,7 @@ Split split_of(Index rows, Index depth, Index cols, Index threads) {
   split.col_ranges = 1;
   const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(cols);
   if (threads > 1 && work >= kWorthSharing) {
-    const Index wanted = detail::kItemsPerThread * threads;
+    const Index wanted = detail::kItemsPerThread * std::min(threads, detail::kMaxThreads);
     split.col_ranges = std::clamp<Index>(ceil_div(wanted, split.row_blocks), 1, ceil_div(cols, kFewestCols));
     split.row_blocks =
         std::max(split.row_blocks, std::min(ceil_div(wanted, split.col_ranges), ceil_div(rows, kFewestRows)));

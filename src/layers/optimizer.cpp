@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 #include <string>
 
@@ -222,7 +223,11 @@ double CosineSchedule::at(Index step) const noexcept {
   if (step < warm_up && step < steps)
     return peak * static_cast<double>(step + 1) / static_cast<double>(warm_up);
   if (step >= steps) return floor;
-  const double done = static_cast<double>(step - warm_up) / static_cast<double>(steps - warm_up);
+  // The difference of any two numbers is one without a sign, but need not be an Index.
+  const auto since_warm_up = [this](Index later) {
+    return static_cast<double>(static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(warm_up));
+  };
+  const double done = since_warm_up(step) / since_warm_up(steps);
   return floor + (peak - floor) * (1 + std::cos(std::numbers::pi * done)) / 2;
 }
 

@@ -23,7 +23,7 @@ void over_rows(Executor* executor, Index rows, Index cols, const Work& work) noe
     work(Index{0}, rows);
     return;
   }
-  const Index range = ceil_div(rows, std::min(rows, threads * kItemsPerThread));
+  const Index range = ceil_div(rows, std::min(rows, std::min(threads, kMaxThreads) * kItemsPerThread));
   const Index ranges = ceil_div(rows, range);
   run_shared(*executor, threads, ranges, threads,
              [&](Index, Index item) { work(item * range, std::min(range, rows - item * range)); });

@@ -40,6 +40,7 @@ std::string tick_text(double value, double step, double size) {
   const double step_digits = std::floor(std::log10(step) + 1e-9);
   if (size >= 1e6 || size < 1e-4) {
     const double digits = std::floor(std::log10(std::abs(value))) - step_digits + 1;
+    if (!std::isfinite(digits)) return short_number(value);  // of an infinite value or step
     return short_number(value, static_cast<int>(std::clamp(digits, 1.0, 15.0)));
   }
   return fixed_number(value, static_cast<int>(std::clamp(-step_digits, 0.0, 15.0)));
