@@ -47,7 +47,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 #if defined(__GLIBC__)
 extern "C" {
 void* __libc_malloc(std::size_t bytes) noexcept;  // NOLINT(bugprone-reserved-identifier): glibc's own
-void* malloc(std::size_t bytes) noexcept {
+void* malloc(std::size_t bytes) noexcept {  // NOLINT(readability-inconsistent-declaration-parameter-name)
   ++allocations;
   return __libc_malloc(bytes);
 }

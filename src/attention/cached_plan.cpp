@@ -39,7 +39,7 @@ Mask for_any_length(const Mask& mask, const KvCacheShape& cache, Index max_new_t
         std::string("the mask has a ") + name_of(mask.matrices().front().kind) +
         ", whose columns are keys: a cache that grows has another number of them in each run");
   }
-  const Mask placed = mask & bottom_right();
+  Mask placed = mask & bottom_right();
   if (!cache.ring) return placed;
   const Index left = mask.window().left;
   if (left == unlimited || left > cache.capacity - max_new_tokens) {

@@ -77,9 +77,10 @@ void MultiHeadAttentionDecodePlan<T>::check_tensors(const LayerTensors<T>& tenso
   shape.head_dim = shape_.cache.head_dim;
   shape.value_dim = shape_.cache.value_dim;
   if (tensors.weights.data != nullptr || tensors.key_input.data != nullptr ||
-      tensors.value_input.data != nullptr)
+      tensors.value_input.data != nullptr) {
     throw_argument_error(
         "weights, key_input or value_input is given, which a layer with a cache does not have");
+  }
   check_layer_tensors(shape, mask_, tensors);
   cache.require_room(shape.seq_len, rotary_);
 }
