@@ -289,3 +289,12 @@ TEST_CASE("plans over a cache refuse what holds for one length only, and what do
   for (int step = 0; step < 8; ++step) CHECK(decoded(x.topRows(2)) == "nothing");
   CHECK(contains(decoded(x.topRows(2)), "the cache is full"));
 }
+
+TEST_CASE("threads whose memory no number counts are refused, by name") {
+  const KvCacheShape cache{1, 1, 4, 4, 16, KvStorage::same, false};
+  const auto refusal = [&](Index threads) {
+    return message_of<ShapeError>([&] { CachedAttentionPlan<float>(cache, 1, 1, causal(), {}, threads); });
+  };
+  CHECK(refusal(4) == "nothing");
+  CHECK(contains(refusal(Index{1} << 58), "threads * bytes of one overflows: 288230376151711744"));
+}

@@ -33,7 +33,9 @@ struct Columns {
 /// Enough for any number of rows up to these, however they are shared among threads.
 template <class T>
 std::size_t product_bytes(Index rows, Index depth, Index cols, Index threads) {
-  return static_cast<std::size_t>(threads) * product_workspace_bytes<T>(rows, depth, cols);
+  const std::size_t bytes = product_workspace_bytes<T>(rows, depth, cols);
+  require_product(threads, static_cast<Index>(bytes), "threads * bytes of one");
+  return static_cast<std::size_t>(threads) * bytes;
 }
 
 }  // namespace
