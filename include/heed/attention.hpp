@@ -104,8 +104,9 @@ AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const Atten
 
 /// Checks everything, then runs the engine or, for scalars without kernels, the reference loops.
 template <class Scalar>
-void run_attention(const AttentionShape& shape, const AttentionOptions& options,
-                   const AttentionTensors<Scalar>& tensors, const ScoreFunctions<Scalar>& functions = {}) {
+[[gnu::noinline]] void run_attention(const AttentionShape& shape, const AttentionOptions& options,
+                                     const AttentionTensors<Scalar>& tensors,
+                                     const ScoreFunctions<Scalar>& functions = {}) {
   if constexpr (has_kernels<Scalar>) {
     const AttentionPlan<Scalar> plan(shape, options.mask, score_options(options),
                                      threads_of(options.executor), functions);

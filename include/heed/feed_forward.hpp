@@ -100,8 +100,8 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
     }
     Matrix<Scalar> grad_x = up.input_gradient(grads.up, executor);
     if (gate) grad_x += gate->input_gradient(grads.gate, executor);
-    CallWorkspace workspace((std::max)(down.weight_gradient_bytes(x.rows(), executor),
-                                       up.weight_gradient_bytes(x.rows(), executor)));
+    const Workspace workspace((std::max)(down.weight_gradient_bytes(x.rows(), executor),
+                                         up.weight_gradient_bytes(x.rows(), executor)));
     down.add_weight_gradients(view(kept.hidden), view(grad_out), gradients.down, workspace.data(), executor);
     up.add_weight_gradients(view(x), view(grads.up), gradients.up, workspace.data(), executor);
     if (gate)

@@ -166,8 +166,9 @@ void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
 }
 
 template <class Scalar>
-Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w, Index num_heads,
-                       const LayerOptions& options, MultiHeadAttentionResult<Scalar>* result) {
+[[gnu::noinline]] Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w,
+                                         Index num_heads, const LayerOptions& options,
+                                         MultiHeadAttentionResult<Scalar>* result) {
   const LayerShape shape = layer_shape(in, w, num_heads, options);
   Matrix<Scalar> out(in.x.rows, w.w_o.cols);
   LayerTensors<Scalar> tensors = layer_tensors(in.x, w, mutable_view(out));
@@ -198,8 +199,9 @@ Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
 /// New tokens after those of a cache: their keys and values are appended, then they attend to all. Everything
 /// is checked before the cache changes.
 template <class Scalar>
-Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w,
-                              Index num_heads, KvCache<Scalar>& cache, const LayerOptions& options) {
+[[gnu::noinline]] Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x,
+                                                const ProjectionWeights<Scalar>& w, Index num_heads,
+                                                KvCache<Scalar>& cache, const LayerOptions& options) {
   LayerOptions own = options;
   own.batch_size = cache.shape().batch_size;
   own.num_kv_heads = cache.shape().num_kv_heads;

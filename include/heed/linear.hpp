@@ -62,7 +62,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
     detail::require_scalar<Scalar, G>();
     check_backward(view(x), view(grad_out), gradients, "gradients.");
     Matrix<Scalar> grad_x = input_gradient(grad_out, executor);
-    CallWorkspace workspace(weight_gradient_bytes(x.rows(), executor));
+    const Workspace workspace(weight_gradient_bytes(x.rows(), executor));
     add_weight_gradients(view(x), view(grad_out), gradients, workspace.data(), executor);
     return grad_x;
   }

@@ -20,7 +20,8 @@ inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_sam
 /// The product of term.b with a, on views that fit: a is m x k, term.b is k x n, term.out is m x n and
 /// overlaps neither. Takes its scratch memory from a CallWorkspace.
 template <class Scalar>
-void multiply(MatrixView<const Scalar> a, const ProductTerm<Scalar>& term, Executor* executor = nullptr) {
+[[gnu::noinline]] void multiply(MatrixView<const Scalar> a, const ProductTerm<Scalar>& term,
+                                Executor* executor = nullptr) {
   if constexpr (has_kernels<Scalar>) {
     const Index threads = detail::threads_of(executor);
     CallWorkspace workspace(product_workspace_bytes<Scalar>(a.rows, term.b.rows, term.b.cols, threads));

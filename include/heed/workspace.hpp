@@ -40,7 +40,8 @@ class Workspace {
 };
 
 /// Scratch memory of one call: on the stack if that is enough, since for a handful of rows an allocation
-/// would take as long as the attention.
+/// would take as long as the attention. A function that has one is not inlined: its caller would hold the
+/// room of all that it calls.
 class CallWorkspace {
  public:
   /// A head of 64 floats against up to 16 tokens: with 4, the call took 1.4 times as long by way of the heap
