@@ -47,9 +47,9 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
 #if defined(__GLIBC__)
 extern "C" {
 void* __libc_malloc(std::size_t bytes) noexcept;  // NOLINT(bugprone-reserved-identifier): glibc's own
-void* malloc(std::size_t bytes) noexcept {  // NOLINT(readability-inconsistent-declaration-parameter-name)
+void* malloc(std::size_t size) noexcept {
   ++allocations;
-  return __libc_malloc(bytes);
+  return __libc_malloc(size);
 }
 }
 #endif
