@@ -96,7 +96,6 @@ CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheShape& cache, Index num
   plan_.threads_ = std::min(threads, detail::kMaxThreads);
   plan_.thread_bytes_ =
       detail::statistics_bytes(kernels) + detail::round_to_line(kernels.attention_bytes(extent).total());
-  detail::require_product(threads, static_cast<Index>(plan_.thread_bytes_), "threads * bytes of one");
 }
 
 template <class T>

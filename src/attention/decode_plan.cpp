@@ -33,9 +33,7 @@ struct Columns {
 /// Enough for any number of rows up to these, however they are shared among threads.
 template <class T>
 std::size_t product_bytes(Index rows, Index depth, Index cols, Index threads) {
-  const std::size_t bytes = product_workspace_bytes<T>(rows, depth, cols);
-  require_product(threads, static_cast<Index>(bytes), "threads * bytes of one");
-  return static_cast<std::size_t>(threads) * bytes;
+  return static_cast<std::size_t>(threads) * product_workspace_bytes<T>(rows, depth, cols);
 }
 
 }  // namespace
@@ -47,7 +45,7 @@ MultiHeadAttentionDecodePlan<T>::MultiHeadAttentionDecodePlan(const DecodeShape&
       rotary_(options.rotary),
       mask_(mask),
       attention_(shape.cache, shape.num_heads, shape.max_new_tokens, mask, options, threads),
-      threads_(threads) {
+      threads_(std::min(threads, detail::kMaxThreads)) {
   require_positive(shape.d_in, "d_in");
   require_positive(shape.d_out, "d_out");
   require_possible(shape.d_in, "d_in");
@@ -61,8 +59,8 @@ MultiHeadAttentionDecodePlan<T>::MultiHeadAttentionDecodePlan(const DecodeShape&
   // The tiles of the products and of the attention take turns in one place.
   workspace_bytes_ =
       buffer_bytes_ +
-      std::max({product_bytes<T>(rows, shape.d_in, cols.query + cols.key + cols.value, threads),
-                product_bytes<T>(rows, cols.heads, shape.d_out, threads), attention_.workspace_bytes()});
+      std::max({product_bytes<T>(rows, shape.d_in, cols.query + cols.key + cols.value, threads_),
+                product_bytes<T>(rows, cols.heads, shape.d_out, threads_), attention_.workspace_bytes()});
 }
 
 template <class T>
