@@ -1,6 +1,7 @@
 #include "figures.hpp"
 
-#include <cstdio>
+#include <charconv>
+#include <string_view>
 
 namespace heed::bench {
 
@@ -55,10 +56,24 @@ std::string milliseconds_text(double ms) {
   return format(ms < 0.1 ? "%.5f" : ms < 10 ? "%.3f" : "%.1f", ms);
 }
 
+/// A pattern of printf's with one number (%f, %e or %g), which printf itself would write by the locale's
+/// rules.
 std::string format(const char* pattern, double value) {
-  char text[64];
-  (void)std::snprintf(text, sizeof text, pattern, value);
-  return text;
+  const std::string_view whole = pattern;
+  const std::size_t start = whole.find('%');
+  const std::size_t letter = whole.find_first_of("feg", start);
+  const std::size_t point = whole.find('.', start);
+  int precision = 6;
+  if (point < letter) std::from_chars(pattern + point + 1, pattern + letter, precision);
+  const std::chars_format form = whole[letter] == 'f'   ? std::chars_format::fixed
+                                 : whole[letter] == 'e' ? std::chars_format::scientific
+                                                        : std::chars_format::general;
+  char digits[512];
+  const char* end = std::to_chars(digits, digits + sizeof digits, value, form, precision).ptr;
+  std::string text(whole.substr(0, start));
+  text.append(digits, end).append(whole.substr(letter + 1));
+  const std::size_t percent = text.find("%%");
+  return percent == std::string::npos ? text : text.erase(percent, 1);
 }
 
 }  // namespace heed::bench

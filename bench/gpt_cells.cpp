@@ -15,6 +15,7 @@
 
 #include "bandwidth.hpp"
 #include "contest.hpp"
+#include "figures.hpp"
 #include "heed/executor.hpp"
 #include "heed/generate.hpp"
 #include "heed/gpt_trainer.hpp"
@@ -159,7 +160,7 @@ Cell enter_training(const TrainingSizes& sizes, int threads, std::vector<double>
   cell.max_error = largest_difference(losses_of<double>(sizes, 1), losses);
   if (!(cell.max_error <= kLargestDifference)) {
     throw std::runtime_error(cell.name + " gives a wrong loss: relative error " +
-                             std::to_string(cell.max_error));
+                             format("%.1e", cell.max_error));
   }
   cell.contestants.push_back({name_of(Contender::heed), version(), "", cell.max_error, ""});
   benchmark::RegisterBenchmark(
@@ -194,7 +195,7 @@ void enter_training_peer(Cell& cell, const TrainingSizes& sizes, const Peer& pee
       }
       const double error = largest_difference(losses, own);
       if (!(error <= kLargestDifference))
-        throw std::runtime_error("its losses differ from Heed's by " + std::to_string(error));
+        throw std::runtime_error("its losses differ from Heed's by " + format("%.1e", error));
       if (seconds >= fewest_seconds) continue;
       fewest_seconds = seconds;
       best_way = w;

@@ -13,6 +13,7 @@
 #include "bandwidth.hpp"
 #include "checks.hpp"
 #include "contest.hpp"
+#include "figures.hpp"
 #include "problem.hpp"
 
 namespace heed::bench {
@@ -140,7 +141,7 @@ Choice choose(const Peer& peer, const std::vector<Way>& ways, const std::vector<
       call->run();
       const double error = largest_difference(call->result(), expected);
       if (!(error <= static_cast<double>(largest_error<float>))) {
-        fail("its result differs from Heed's by " + std::to_string(error));
+        fail("its result differs from Heed's by " + format("%.1e", error));
         continue;
       }
       const double seconds = ways.size() > 1 ? seconds_of(*call) : 0;

@@ -3,7 +3,6 @@
 // to the future. With no argument it is the tutorial's example, number for number.
 
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -41,19 +40,14 @@ struct Seeds {
   std::uint64_t future = 0xCAFE;
 };
 
-std::string number(double value, const char* format = "%.9f") {
-  char text[64];
-  (void)std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::string size_of(const Matrix<double>& m) {
   return std::to_string(m.rows()) + " x " + std::to_string(m.cols());
 }
 
 std::string first_numbers(const Matrix<double>& m) {
   std::string text;
-  for (Index j = 0; j < std::min<Index>(4, m.cols()); ++j) text += (j == 0 ? "" : ", ") + number(m(0, j));
+  for (Index j = 0; j < std::min<Index>(4, m.cols()); ++j)
+    text += (j == 0 ? "" : ", ") + demo::fixed(m(0, j), 9);
   return text + (m.cols() > 4 ? ", ..." : "");
 }
 
@@ -159,7 +153,8 @@ bool check_first_position(const heed::MultiHeadAttention<double>& attention, con
     for (Index j = 0; j < x.cols(); ++j) other(i, j) = random.uniform(-1, 1);
   }
   const Matrix<double> after = attention.forward(other, layer);
-  demo::say("   position 0 before / after: " + number(out(0, 0)) + " / " + number(after(0, 0)));
+  demo::say("   position 0 before / after: " + demo::fixed(out(0, 0), 9) + " / " +
+            demo::fixed(after(0, 0), 9));
   return std::abs(out(0, 0) - after(0, 0)) <= 1e-9;
 }
 
@@ -198,7 +193,7 @@ int run(const Options& options) {
   demo::say("   (nothing is trained: the weights are random, what matters is how the numbers flow)");
   demo::say("   shape: " + size_of(result.out) + ", first numbers: " + first_numbers(result.out));
   demo::say("   each row of weights sums to 1: " + std::string(sums.passed ? "yes" : "NO") +
-            ", largest error " + number(sums.largest_error, "%.1e"));
+            ", largest error " + demo::scientific(sums.largest_error, 1));
   std::cout << "\n";
 
   show_weights(weights, tokenizer, ids, options);
@@ -208,7 +203,7 @@ int run(const Options& options) {
   const bool first = check_first_position(attention, x, result.out, layer, seeds.future);
   const heed::CausalReport causal = heed::verify_causal(attention, x, layer.mask);
   demo::say("   " + demo::count_of(causal.cuts, "future") +
-            " tried, largest difference before the change: " + number(causal.largest_difference, "%g") +
+            " tried, largest difference before the change: " + demo::general(causal.largest_difference) +
             (causal.largest_difference == 0 ? " (not one bit has changed)" : ""));
   if (!causal.passed) {
     demo::say("   position " + std::to_string(causal.position) + " changed when position " +

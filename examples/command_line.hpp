@@ -69,6 +69,31 @@ std::string words_of(const Range<T>& range) {
   return high ? digits(range.min) + " to " + digits(range.max) : digits(range.min) + " or more";
 }
 
+/// Numbers of printf's %f, %e and %g, which follow the locale.
+inline std::string formatted(double value, std::chars_format format, int precision) {
+  char text[512];
+  return {text, std::to_chars(text, text + sizeof text, value, format, precision).ptr};
+}
+inline std::string fixed(double value, int decimals) {
+  return formatted(value, std::chars_format::fixed, decimals);
+}
+inline std::string scientific(double value, int decimals) {
+  return formatted(value, std::chars_format::scientific, decimals);
+}
+inline std::string general(double value, int places = 6) {
+  return formatted(value, std::chars_format::general, places);
+}
+
+/// What an option says, for a sentence.
+template <class T>
+std::string words(const T& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return digits(value);
+  } else {
+    return value;
+  }
+}
+
 template <class T>
 std::optional<T> parsed(const std::string& text) {
   T value{};

@@ -1,6 +1,7 @@
 #include "heed/error.hpp"
 
 #include <charconv>
+#include <cmath>
 
 namespace heed {
 
@@ -24,8 +25,23 @@ void throw_training_error(const std::string& message) {
 }
 
 std::string detail::number_text(double value) {
+  // 500000, not 5e+05.
+  if (std::abs(value) < 1e15 && value == std::trunc(value))
+    return number_text(value, std::chars_format::fixed, 0);
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+std::string detail::number_text(float value) {
+  if (std::abs(value) < 1e15F && value == std::trunc(value)) return number_text(static_cast<double>(value));
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+std::string detail::number_text(double value, std::chars_format form, int precision) {
+  char text[512];  // the largest double has 309 digits before the point
+  const auto result = std::to_chars(text, text + sizeof text, value, form, precision);
+  return {text, result.ec == std::errc() ? result.ptr : text};
 }
 
 }  // namespace heed

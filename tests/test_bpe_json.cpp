@@ -1,3 +1,8 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -91,7 +96,6 @@ std::string repeated(const std::string& text, std::size_t times) {
 TEST_CASE("what is saved loads as an equal tokenizer, byte for byte") {
   const TemporaryFolder folder;
   const std::vector<std::string> corpora = {
-      "",
       "a",
       "   ",
       "low lower newest \u4F60\u597D \U0001F44D\U0001F44D caf\u00E9 caf\u00E9",
@@ -150,6 +154,41 @@ TEST_CASE("saving replaces a file whole, and says what is wrong where it cannot"
   CHECK_THROWS_AS(small().save(""), heed::FileError);
   CHECK_THROWS_AS(small().save("/dev/null"), heed::FileError);
   CHECK(folder.files().size() == 3);
+}
+
+TEST_CASE("a save removes what killed saves of its file left behind, and nothing else") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> left = {"t.json.heed-99999999-0.tmp", "t.json.heed-1-12.tmp"};
+  std::vector<std::string> others = {"t.json",
+                                     "t.json.1234-0.tmp",
+                                     "t.json.heed-.tmp",
+                                     "t.json.heed-1.tmp",
+                                     "t.json.heed-1-.tmp",
+                                     "t.json.heed--1.tmp",
+                                     "t.json.heed-1-1.tmp~",
+                                     "t.json.heed-1-x.tmp",
+                                     "t.json.heed-tmp",
+                                     "other.json.heed-1-0.tmp",
+                                     "heed-1-0.tmp",
+                                     "t.json.heed-7-0.tmp"};
+  for (const std::string& name : left) std::ofstream(folder / name) << "half";
+  for (const std::string& name : others) std::ofstream(folder / name) << "whole";
+  // One that is being written, by somebody who still lives.
+  const int writer = ::open((folder / others.back()).c_str(), O_WRONLY);
+  REQUIRE(::flock(writer, LOCK_EX) == 0);
+  small().save(folder / "t.json");
+  std::vector<std::string> files = folder.files();
+  std::sort(files.begin(), files.end());
+  std::sort(others.begin(), others.end());
+  CHECK(files == others);
+  ::close(writer);
+  small().save(folder / "t.json");
+  CHECK(folder.files().size() == others.size() - 1);
+  CHECK(BpeTokenizer::load(folder / "t.json") == small());
+  // A save that fails leaves nothing of its own.
+  fs::create_directories(folder / "folder");
+  CHECK_THROWS_AS(small().save(folder / "folder"), heed::FileError);
+  CHECK(folder.files().size() == others.size());
 }
 
 TEST_CASE("saving through a symbolic link replaces what it points to") {

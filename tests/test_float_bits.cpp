@@ -1,10 +1,16 @@
 // Compiled with -ffast-math, where std::isnan and std::isinf are false for every number.
 
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <heed/float_bits.hpp>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "heed/heat_map.hpp"
 
 namespace {
 
@@ -51,4 +57,29 @@ TEMPLATE_TEST_CASE("NaN and infinity are told from numbers in a program that is 
   }
   CHECK(!is_minus_infinity(infinite[0]));
   CHECK(is_minus_infinity(infinite[1]));
+}
+
+TEST_CASE("a picture of NaN has its sign and its line in every form in a program built with -ffast-math") {
+  std::vector<float> values(6, 0.5F);
+  const std::uint32_t bits = 0x7FC0'0000;  // NaN, of which the compiler is not told
+  std::memcpy(&values[2], &bits, sizeof bits);
+  const auto count = [](const std::string& text, char wanted) {
+    return std::count(text.begin(), text.end(), wanted);
+  };
+  for (const heed::HeatMapForm form : {heed::HeatMapForm::blocks, heed::HeatMapForm::ascii,
+                                       heed::HeatMapForm::indexed_color, heed::HeatMapForm::true_color}) {
+    for (const heed::AsciiCells cells : {heed::AsciiCells::ramp, heed::AsciiCells::numbers}) {
+      heed::HeatMapOptions options;
+      options.form = form;
+      options.ascii_cells = cells;
+      for (const heed::Reduction reduction : {heed::Reduction::mean, heed::Reduction::largest}) {
+        options.reduction = reduction;
+        const std::string picture =
+            heed::heat_map(Eigen::Map<const Eigen::MatrixXf>(values.data(), 2, 3), options);
+        CAPTURE(picture);
+        CHECK(picture.find("? is NaN (1 cell)") != std::string::npos);
+        CHECK(count(picture, '?') == 2);
+      }
+    }
+  }
 }

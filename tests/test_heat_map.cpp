@@ -163,7 +163,11 @@ TEST_CASE("NaN and infinities have marks of their own and do not stretch the ran
   HeatMapOptions numbers;
   numbers.form = HeatMapForm::ascii;
   const std::string table = heat_map(values, 1, 6, numbers);
-  CHECK(contains(table, "nan"));
+  CHECK_FALSE(contains(table, "nan"));
+  CHECK(contains(table, " ? "));
+  CHECK(contains(table, "? is NaN (1 cell)"));
+  CHECK_FALSE(contains(table, "+inf"));
+  CHECK(contains(table, "-inf"));
   CHECK(contains(table, "-inf"));
   CHECK(heat_map(std::vector<double>(3, nan_value), 1, 3).substr(0, 3) == "???");
 }
@@ -292,6 +296,22 @@ TEST_CASE("the mean of blocks is drawn where it is asked for, at the edge of few
                  "reduced 1 x 5 to 1 x 2, each cell the mean of 1 x 3 (fewer at the edge)"));
   options.reduction = heed::Reduction::largest;
   CHECK(heat_map(values, 1, 5, options).substr(0, 6) == "██");
+}
+
+TEST_CASE("values that rounding took out of [0, 1] are drawn on its scale, others are not") {
+  const auto picture = [](const std::vector<double>& values) {
+    return heat_map(values, 1, static_cast<Index>(values.size()), {.legend = heed::Legend::always});
+  };
+  const std::string plain = picture({0, 0.25, 1});
+  CHECK(picture({0, 0.25, 1.0000001}) == plain);
+  CHECK(picture({-1e-8, 0.25, 1}) == plain);
+  CHECK(picture({-1e-8, 0.25, 1.0000001}) == plain);
+  CHECK(picture({1.0000001, 1.0000001, 1.0000001}) == picture({1, 1, 1}));
+  for (const std::vector<double>& values : {std::vector{0.0, 0.25, 1.00001}, {-0.00001, 0.25, 1.0}})
+    CHECK(picture(values) != plain);
+  // Small numbers have signs of their own.
+  CHECK(contains(picture({-1e-9, 1e-9}), "-1e-09"));
+  CHECK(contains(picture({-1e-9, -1e-9}), "every value is -1e-09"));
 }
 
 TEST_CASE("a block with a NaN is NaN, with +inf is +inf, and is -inf only if all of it is") {

@@ -315,3 +315,31 @@ TEST_CASE("sizes that do not fit and options out of their bounds are errors that
   CHECK(message_of<heed::ArgumentError>([&] { plot_scatter({}, log); }) ==
         "log_y is set, a scatter plot has linear axes only");
 }
+
+TEST_CASE("axes up to the largest finite number have labels that are numbers") {
+  constexpr double largest = std::numeric_limits<double>::max();
+  for (const double value : {1.7e308, largest, 1e308, 0.9e308, 4e307}) {
+    for (const double other : {-value, 0.0, value / 2, -value / 3}) {
+      for (const heed::Index height : {3, 5, 16}) {
+        CAPTURE(value, other, height);
+        PlotOptions options = ascii(60, height);
+        const std::string curve = plot_curves({{"", {other, value}, {other, value}}}, options);
+        const std::string points = plot_scatter({{other, value, ""}, {value, other, ""}}, options);
+        for (const std::string& picture : {curve, points}) {
+          CAPTURE(picture);
+          CHECK_FALSE(contains(picture, "nan"));
+          CHECK_FALSE(contains(picture, "inf"));
+          CHECK(contains(picture, "e+30"));
+        }
+      }
+    }
+    PlotOptions options = ascii(60, 8);
+    options.log_y = true;
+    for (const double low : {5e-324, 1.0, value / 2, value / 30}) {
+      const std::string picture = plot_curve(std::vector<double>{low, value}, options);
+      CAPTURE(value, low, picture);
+      CHECK_FALSE(contains(picture, "nan"));
+      CHECK_FALSE(contains(picture, "inf"));
+    }
+  }
+}

@@ -119,7 +119,7 @@ TEST_CASE("a new file has the permissions that the process gives to new files") 
   CHECK(std::filesystem::status(folder / "x").permissions() == std::filesystem::perms{0640});
 }
 
-TEST_CASE("a temporary file that another process left behind is neither used nor removed") {
+TEST_CASE("a file that is called much like a temporary one is neither used nor removed") {
   const TemporaryFolder folder;
   const std::string leftover = "x." + std::to_string(::getpid()) + "-0.tmp";
   write_bytes(folder / leftover, Bytes(3));

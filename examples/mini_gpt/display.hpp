@@ -58,7 +58,7 @@ inline bool show_causal_check(const heed::Gpt<Scalar>& model, const std::vector<
       heed::verify_causal([&](const heed::Matrix<Scalar>& x) { return model.logits(x); }, model.embed(ids));
   std::cout << '\n';
   demo::say("Causal check of the trained model: " + demo::count_of(report.cuts, "future") +
-            " tried, largest difference before the change: " + number(report.largest_difference, "%g"));
+            " tried, largest difference before the change: " + demo::general(report.largest_difference));
   std::cout << "verdict: " << (report.passed ? "causal, within 1e-9" : "NOT causal") << "\n";
   return report.passed;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -74,10 +74,9 @@ inline void refuse_another_model(const CLI::App& app, const Options& options, co
                                  const demo::AnyTokenizer& tokenizer, const heed::Notes& notes) {
   const auto keep = [&](const char* option, const auto& wanted, const auto& is) {
     if (app.count(option) == 0 || wanted == is) return;
-    std::ostringstream message;
-    message << option << " is " << wanted << ", the run in " << heed::escaped(options.resume) << " has " << is
-            << ": a run keeps its model";
-    throw heed::ArgumentError(message.str());
+    throw heed::ArgumentError(std::string(option) + " is " + demo::words(wanted) + ", the run in " +
+                              heed::escaped(options.resume) + " has " + demo::words(is) +
+                              ": a run keeps its model");
   };
   keep("--layers", options.model.num_layers, own.num_layers);
   keep("--heads", options.model.num_heads, own.num_heads);
@@ -106,7 +105,10 @@ inline std::string take_over(const CLI::App& app, const heed::Notes& notes, Opti
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
     note("--batch", "batch", options.batch,
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });
-    note("--lr", "lr", options.rate, [](const std::string& s) { return std::stod(s); });
+    note("--lr", "lr", options.rate, [](const std::string& s) {
+      const std::optional<double> rate = demo::parsed<double>(s);  // std::stod follows the locale
+      return rate ? *rate : throw std::invalid_argument(s);
+    });
     note("--seed", "seed", options.seed, [](const std::string& s) { return std::stoull(s); });
     note("--vocab-size", "vocab_size", options.vocab_size,
          [](const std::string& s) { return static_cast<Index>(std::stoll(s)); });

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -37,19 +36,13 @@ extern "C" inline void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-inline std::string number(double value, const char* format = "%.4f") {
-  char text[64];
-  (void)std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 /// "22.4 GB"
 inline std::string bytes_text(std::uint64_t bytes) {
   constexpr const char* units[] = {"bytes", "KB", "MB", "GB", "TB", "PB", "EB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1000; value /= 1000) ++unit;
-  return number(value, unit == 0 || value >= 100 ? "%.0f " : "%.1f ") + units[unit];
+  return demo::fixed(value, unit == 0 || value >= 100 ? 0 : 1) + " " + units[unit];
 }
 
 /// Says what the model and its training take, and refuses more than the machine has, before any of it is
@@ -145,8 +138,8 @@ class Training {
     const double seconds = seconds_since_start();
     const Index tokens = options_.batch * options_.model.context;
     demo::say(demo::count_of(done() - first, "step") + " of " + std::to_string(tokens) + " tokens in " +
-              number(seconds, "%.1f") + " s: " +
-              number(static_cast<double>((done() - first) * tokens) / seconds, "%.0f") + " tokens/s");
+              demo::fixed(seconds, 1) + " s: " +
+              demo::fixed(static_cast<double>((done() - first) * tokens) / seconds, 0) + " tokens/s");
   }
 
   Index done() const { return trainer_.optimizer().steps(); }
@@ -156,7 +149,7 @@ class Training {
                           {{"steps", std::to_string(options_.steps)},
                            {"lr_steps", std::to_string(options_.rate_steps)},
                            {"batch", std::to_string(options_.batch)},
-                           {"lr", number(options_.rate, "%.17g")},
+                           {"lr", demo::general(options_.rate, 17)},
                            {"seed", std::to_string(options_.seed)},
                            {"vocab_size", std::to_string(options_.vocab_size)},
                            {"text", options_.text_file},
@@ -174,8 +167,8 @@ class Training {
     const double tokens = static_cast<double>(options_.batch * options_.model.context);
     bar_.show(done(), options_.steps,
               "step " + std::to_string(done()) + "/" + std::to_string(options_.steps) + "  loss " +
-                  number(loss, "%.3f") + "  " + number(tokens / each, "%.0f") + " tokens/s  " +
-                  number(each * static_cast<double>(options_.steps - done()), "%.0f") + " s left");
+                  demo::fixed(loss, 3) + "  " + demo::fixed(tokens / each, 0) + " tokens/s  " +
+                  demo::fixed(each * static_cast<double>(options_.steps - done()), 0) + " s left");
   }
 
   /// The loss of what is held out, beside that of training since the last look. Throws TrainingError if it
@@ -187,18 +180,18 @@ class Training {
     if (loss) {
       run.steps.push_back(static_cast<double>(done()));
       run.losses.push_back(*loss);
-      std::cout << "  loss " << number(*loss);
+      std::cout << "  loss " << demo::fixed(*loss, 4);
     }
     double held_out = 0;
     if (!run.held_out.empty()) {
       held_out = trainer_.loss(run.held_out);
       if (loss) run.held_out_losses.push_back(held_out);
-      std::cout << "  held out " << number(held_out);
+      std::cout << "  held out " << demo::fixed(held_out, 4);
     }
     std::cout << std::endl;
     if (!std::isfinite(held_out)) {
       throw heed::TrainingError("step " + std::to_string(done()) + ": the loss of what is held out is " +
-                                number(held_out));
+                                demo::fixed(held_out, 4));
     }
   }
 

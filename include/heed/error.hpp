@@ -5,6 +5,7 @@
 
 #include "heed/config.hpp"
 
+#include <charconv>
 #include <stdexcept>
 #include <string>
 
@@ -55,8 +56,13 @@ class HEED_EXPORT TrainingError : public Error {
 
 namespace detail {
 
-/// The shortest digits that give this number, for messages.
+/// Returns the shortest digits that give this number, for messages: the same in every locale, which
+/// std::to_string and streams follow.
 HEED_EXPORT std::string number_text(double value);
+HEED_EXPORT std::string number_text(float value);
+
+/// Returns the number in a form of printf's %f, %e or %g with a precision, in every locale the same.
+HEED_EXPORT std::string number_text(double value, std::chars_format form, int precision);
 
 }  // namespace detail
 

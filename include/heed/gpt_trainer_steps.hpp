@@ -292,8 +292,9 @@ TrainingStep GptTrainer<Scalar>::step(std::span<const TokenId> inputs, std::span
   step.gradient_norm = norm_of_gradients();
   if (!detail::is_finite(step.loss) || !detail::is_finite(step.gradient_norm)) {
     throw_training_error("step " + std::to_string(optimizer_.steps()) + ": the loss is " +
-                         std::to_string(step.loss) + ", the norm of the gradients " +
-                         std::to_string(step.gradient_norm) + "; the weights are those before this step");
+                         detail::number_text(step.loss) + ", the norm of the gradients " +
+                         detail::number_text(step.gradient_norm) +
+                         "; the weights are those before this step");
   }
   const double factor = options_.clip_norm > 0 ? clip_factor(step.gradient_norm, options_.clip_norm) : 1;
   optimizer_.step(parameters_, rate, factor, executor_);

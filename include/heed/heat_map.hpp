@@ -16,13 +16,15 @@
 // Levels. A value v of the range [low, high] has level floor((v - low) / (high - low) * 8), 0 to 8, drawn as
 // " ▁▂▃▄▅▆▇█" (blocks) or " :-=+*#%@" (ASCII): a level says how many full eighths the value has reached.
 //
-// Range. Unless it is given, it is [0, 1] where every finite value lies there: weights and probabilities are
-// drawn as they are. Weights too small for that to show anything, all below 1/8, get [0, largest].
-// Other values get [smallest, largest]; where those two are equal, every cell is drawn at level 4. A finite
-// value outside a given range is drawn as the nearest end, and a line says how many there are.
+// Range. Unless it is given, it is [0, 1] where every finite value lies there, up to a millionth that
+// rounding may have added: weights and probabilities are drawn as they are. Weights too small for that to
+// show anything, all below 1/8, get [0, largest]. Other values get [smallest, largest]; where those two are
+// equal, every cell is drawn at level 4. A finite value outside a given range is drawn as the nearest end,
+// and a line says how many there are.
 //
 // What is no number of the range has a sign of its own in every form: '?' NaN, '!' +inf, '.' -inf (in
 // attention scores: hidden). They take no part in finding the range, and a line says how many there are.
+// Among numbers an infinity is written as one, and only NaN has its sign and its line.
 //
 // Size. A matrix larger than the picture is reduced: each cell stands for a block of equal size (smaller at
 // the edge), and a line says so. A NaN in a block makes its cell NaN, then +inf makes it +inf; -inf counts as
@@ -134,11 +136,8 @@ class BlockReducer {
     }
   }
 
-  [[nodiscard]] double value() const {
-    if (has_nan_) return std::numeric_limits<double>::quiet_NaN();
-    if (!mean_ || count_ == 0 || (detail::is_infinite(largest_) && largest_ > 0)) return largest_;
-    return static_cast<double>(sum_ / static_cast<long double>(count_));
-  }
+  // In the library: under -ffast-math a caller's compiler may take NaN out of it.
+  [[nodiscard]] HEED_EXPORT double value() const;
 
  private:
   bool mean_;

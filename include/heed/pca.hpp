@@ -63,7 +63,8 @@ void require_finite(const Matrix& values) {
     for (Index j = 0; j < values.cols(); ++j) {
       if (detail::is_finite(values(i, j))) continue;
       throw_argument_error("rows(" + std::to_string(i) + ", " + std::to_string(j) + ") is " +
-                           std::to_string(values(i, j)) + ", all values must be finite");
+                           detail::number_text(static_cast<double>(values(i, j))) +
+                           ", all values must be finite");
     }
   }
 }

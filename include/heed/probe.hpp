@@ -59,7 +59,8 @@ template <class Module, class X>
 CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
   using Scalar = typename X::Scalar;
   if (detail::is_nan(options.tolerance) || options.tolerance < 0) {
-    throw_argument_error("tolerance is " + std::to_string(options.tolerance) + ", it must not be negative");
+    throw_argument_error("tolerance is " + detail::number_text(options.tolerance) +
+                         ", it must not be negative");
   }
   if (options.most_cuts < 1) {
     throw_argument_error("most_cuts is " + std::to_string(options.most_cuts) + ", it must be at least 1");

@@ -180,8 +180,9 @@ TensorBytes tensor_bytes(std::string name, std::vector<std::ptrdiff_t> shape,
 
 /// Writes a .safetensors file, whole or not at all: the bytes go to a new file beside `path`, are flushed to
 /// the disk and only then take the place of `path`, so that neither an error nor a power cut leaves half a
-/// file. If the process dies midway, a file `path`.<process>-<n>.tmp can stay behind. A file that is replaced
-/// passes on its permissions; a symbolic link stays, and the file that it leads to is replaced.
+/// file. If the process dies midway, a file `path`.heed-<process>-<n>.tmp stays behind, which the next write
+/// of `path` that succeeds removes. A file that is replaced passes on its permissions; a symbolic link stays,
+/// and the file that it leads to is replaced.
 ///
 /// Tensors are laid out by falling element size, then by name, and the data starts at a multiple of 8 bytes,
 /// so each one is aligned for its type and equal content gives equal files.

@@ -97,7 +97,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   check_starts(shape.query_starts, "query_starts", shape.batch_size, shape.query_len);
   check_starts(shape.kv_starts, "kv_starts", shape.batch_size, shape.kv_len);
   if (options.scale && !std::isfinite(*options.scale))
-    throw_argument_error("scale is " + std::to_string(*options.scale) + ", it must be finite");
+    throw_argument_error("scale is " + detail::number_text(*options.scale) + ", it must be finite");
   if (!std::isfinite(options.softcap) || options.softcap < 0) {
     throw_argument_error("softcap is " + detail::number_text(options.softcap) +
                          ", it must be positive, or 0 for none");
@@ -108,7 +108,7 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   }
   for (const double sink : options.sinks) {
     if (std::isnan(sink) || sink == std::numeric_limits<double>::infinity()) {
-      throw_argument_error("a sink is " + std::to_string(sink) +
+      throw_argument_error("a sink is " + detail::number_text(sink) +
                            ", it must be finite, or -inf for a head without one");
     }
   }

@@ -131,7 +131,7 @@ Mask alibi(std::vector<double> slopes) {
   if (slopes.empty()) throw_argument_error("alibi() needs a slope for each head");
   for (const double slope : slopes) {
     if (!std::isfinite(slope))
-      throw_argument_error("a slope of alibi() is " + std::to_string(slope) + ", it must be finite");
+      throw_argument_error("a slope of alibi() is " + detail::number_text(slope) + ", it must be finite");
   }
   Mask mask;
   mask.slopes_ = std::move(slopes);

@@ -54,7 +54,7 @@ std::string threads_text(Index threads, Index asked, bool any_block) {
 template <class T>
 std::string AttentionPlan<T>::options_text() const {
   std::string text;
-  if (numbers_.softcap > T(0)) text += ", softcap " + std::to_string(numbers_.softcap);
+  if (numbers_.softcap > T(0)) text += ", softcap " + detail::number_text(numbers_.softcap);
   if (!numbers_.sinks.empty()) text += ", sinks";
   if (numbers_.rotary) text += ", " + numbers_.rotary->to_string();
   if (functions_.score != nullptr) text += ", a caller's function of scores";

@@ -46,7 +46,7 @@ namespace {
 
 void require_positive_number(double x, const char* name) {
   if (!(std::isfinite(x) && x > 0)) {
-    throw_argument_error(std::string("rotary ") + name + " is " + std::to_string(x) +
+    throw_argument_error(std::string("rotary ") + name + " is " + detail::number_text(x) +
                          ", it must be positive and finite");
   }
 }
@@ -88,9 +88,10 @@ Rotary::Rotary(Index rotary_dim, Index max_positions, const RotaryOptions& optio
     require_positive_number(options.llama3->low_freq_factor, "llama3 low_freq_factor");
     require_positive_number(static_cast<double>(options.llama3->original_context), "llama3 original_context");
     if (!(options.llama3->high_freq_factor > options.llama3->low_freq_factor)) {
-      throw_argument_error(
-          "rotary llama3 high_freq_factor is " + std::to_string(options.llama3->high_freq_factor) +
-          ", it must be above low_freq_factor, which is " + std::to_string(options.llama3->low_freq_factor));
+      throw_argument_error("rotary llama3 high_freq_factor is " +
+                           detail::number_text(options.llama3->high_freq_factor) +
+                           ", it must be above low_freq_factor, which is " +
+                           detail::number_text(options.llama3->low_freq_factor));
     }
   }
   tables_->rotary_dim = rotary_dim;
@@ -131,15 +132,13 @@ const double* Rotary::table<double>(bool before_first_key) const {
 
 std::string Rotary::to_string() const {
   const RotaryOptions& options = tables_->options;
-  std::string base = std::to_string(options.base);
-  base.erase(base.find_last_not_of('0') + 1);
-  if (base.back() == '.') base.pop_back();
   std::string text = "rotary(" + std::to_string(tables_->rotary_dim) + " of each head, " +
                      (options.layout == RotaryLayout::half_split ? "half split" : "neighbouring pairs") +
-                     ", base " + base;
+                     ", base " + detail::number_text(options.base);
   if (options.offset != 0) text += ", offset " + std::to_string(options.offset);
-  if (options.linear_factor != 1) text += ", positions divided by " + std::to_string(options.linear_factor);
-  if (options.llama3) text += ", Llama 3's scaling by " + std::to_string(options.llama3->factor);
+  if (options.linear_factor != 1)
+    text += ", positions divided by " + detail::number_text(options.linear_factor);
+  if (options.llama3) text += ", Llama 3's scaling by " + detail::number_text(options.llama3->factor);
   return text + ")";
 }
 

@@ -17,7 +17,7 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
   scale =
       static_cast<T>(options.scale ? *options.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
   if (!std::isfinite(scale)) {
-    throw_argument_error("scale is " + std::to_string(*options.scale) + ", beyond the largest float");
+    throw_argument_error("scale is " + detail::number_text(*options.scale) + ", beyond the largest float");
   }
   softcap = static_cast<T>(options.softcap);
   if (!std::isfinite(softcap))
@@ -28,11 +28,12 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
   }
   for (const double slope : mask.alibi_slopes()) {
     if (!std::isfinite(static_cast<T>(slope)))
-      throw_argument_error("a slope of alibi is " + std::to_string(slope) + ", beyond the largest float");
+      throw_argument_error("a slope of alibi is " + detail::number_text(slope) +
+                           ", beyond the largest float");
   }
   for (const double sink : options.sinks) {
     if (std::isinf(static_cast<T>(sink)) && !std::isinf(sink))
-      throw_argument_error("a sink is " + std::to_string(sink) + ", beyond the largest float");
+      throw_argument_error("a sink is " + detail::number_text(sink) + ", beyond the largest float");
   }
   sinks.assign(options.sinks.begin(), options.sinks.end());
   slopes.assign(mask.alibi_slopes().begin(), mask.alibi_slopes().end());

@@ -1,6 +1,8 @@
 #include "io/file.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "heed/error.hpp"
@@ -30,17 +33,55 @@ void refuse_embedded_zero(const std::filesystem::path& path) {
   }
 }
 
+/// What stands between a file's name and the rest of its temporary file's, which nobody else calls one.
+constexpr std::string_view temporary_mark = ".heed-";
+
+/// Whether a name is `prefix` (a file's name and the mark), two numbers and ".tmp": "a.json.heed-123-0.tmp".
+bool is_temporary_name(std::string_view name, std::string_view prefix) noexcept {
+  constexpr std::string_view digits = "0123456789";
+  constexpr std::string_view ending = ".tmp";
+  if (!name.starts_with(prefix) || !name.ends_with(ending)) return false;
+  name.remove_prefix(prefix.size());
+  if (name.size() < ending.size()) return false;
+  name.remove_suffix(ending.size());
+  const std::size_t dash = name.find('-');
+  return dash != 0 && dash != std::string_view::npos && dash + 1 < name.size() &&
+         name.substr(0, dash).find_first_not_of(digits) == std::string_view::npos &&
+         name.substr(dash + 1).find_first_not_of(digits) == std::string_view::npos;
+}
+
+/// Removes what saves of the same file left behind when their processes were killed. A save that is under way
+/// holds a lock on its file, which ends with its process. What cannot be removed is no error.
+void remove_abandoned(const char* folder, std::string_view prefix) noexcept {
+  DIR* const listing = ::opendir(folder);
+  if (listing == nullptr) return;
+  const int folder_descriptor = ::dirfd(listing);
+  while (const dirent* const entry = ::readdir(listing)) {
+    if (!is_temporary_name(entry->d_name, prefix)) continue;
+    const int file =
+        ::openat(folder_descriptor, entry->d_name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) continue;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0) ::unlinkat(folder_descriptor, entry->d_name, 0);
+    ::close(file);
+  }
+  ::closedir(listing);
+}
+
 /// Owns a descriptor, and, until it is kept, the temporary file behind it.
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& target, mode_t mode) : target_(target) {
-    // Names are taken in turn, so a file left behind by a dead process is no obstacle; O_EXCL decides between
-    // rivals.
+    // Names are taken in turn; O_EXCL and the lock decide between rivals.
     for (int n = 0; n < max_temporary_names && descriptor_ < 0; ++n) {
-      path_ = target.native() + "." + std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp";
+      path_ = target.native();
+      path_.append(temporary_mark).append(std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp");
       descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
       if (descriptor_ < 0 && errno != EEXIST) {
         fail("cannot create a file beside", target_, errno);
+      }
+      if (descriptor_ >= 0 && !is_own()) {
+        ::close(descriptor_);
+        descriptor_ = -1;
       }
     }
     if (descriptor_ < 0) {
@@ -48,11 +89,11 @@ class TemporaryFile {
     }
   }
   ~TemporaryFile() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
     if (!renamed_) {
       ::unlink(path_.c_str());
+    }
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
     }
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -81,11 +122,7 @@ class TemporaryFile {
     if (::fsync(descriptor_) != 0) {
       fail("cannot write", target_, errno);
     }
-    const int descriptor = descriptor_;
-    descriptor_ = -1;
-    if (::close(descriptor) != 0) {
-      fail("cannot write", target_, errno);
-    }
+    // Still locked, and so nobody's to remove.
     if (::rename(path_.c_str(), target_.c_str()) != 0) {
       fail("cannot replace", target_, errno);
     }
@@ -93,6 +130,13 @@ class TemporaryFile {
   }
 
  private:
+  /// Locks the file, if the file system has locks. False if another save removed it before.
+  bool is_own() const noexcept {
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+    struct stat status {};
+    return ::fstat(descriptor_, &status) != 0 || status.st_nlink > 0;
+  }
+
   std::filesystem::path target_;
   std::string path_;
   int descriptor_ = -1;
@@ -102,7 +146,7 @@ class TemporaryFile {
 /// Makes the rename itself survive a power cut. The new file is in place already, so what a file system
 /// cannot do here is no error.
 void flush_directory(const std::filesystem::path& folder) noexcept {
-  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0) {
     ::fsync(descriptor);
     ::close(descriptor);
@@ -182,7 +226,8 @@ void InputFile::read(std::span<std::byte> destination) {
 void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts) {
   refuse_embedded_zero(path);
   const std::filesystem::path target = followed(path);
-  const std::filesystem::path folder = target.parent_path();
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  const std::string prefix = target.filename().native() + std::string(temporary_mark);
   const std::optional<mode_t> old_mode = mode_of_existing(target);
   TemporaryFile file(target, 0666);
   if (old_mode) {
@@ -193,6 +238,7 @@ void replace_file(const std::filesystem::path& path, std::span<const std::span<c
   }
   // From the rename on nothing may fail, not for want of memory either.
   file.rename_to_target();
+  remove_abandoned(folder.c_str(), prefix);
   flush_directory(folder);
 }
 

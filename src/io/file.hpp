@@ -30,7 +30,8 @@ class InputFile {
 };
 
 /// Replaces the file at `path` by the parts, one after another, or leaves it as it was: writes a new file
-/// beside it, flushes that to the disk, renames it. Errors are FileErrors that name the path.
+/// beside it, flushes that to the disk, renames it, and removes what saves of this file that were killed left
+/// there. Errors are FileErrors that name the path.
 void replace_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> parts);
 
 /// The path in double quotes, for messages.

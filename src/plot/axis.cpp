@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "heed/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {
@@ -15,6 +16,11 @@ constexpr double largest = std::numeric_limits<double>::max();
 
 // Below this share of the value, the difference between two ticks would not be seen in their texts.
 constexpr double shortest_relative_length = 1e-9;
+
+// The largest power of ten: steps beyond it would be infinite.
+constexpr double largest_step = 1e308;
+constexpr double largest_exponent = 308;
+constexpr double smallest_exponent = -307;
 
 ValueRange widened(double low, double high) {
   const double size = std::max(std::abs(low), std::abs(high));
@@ -26,13 +32,13 @@ ValueRange widened(double low, double high) {
 // The smallest 1, 2 or 5 times a power of ten that covers the range in max_ticks - 1 steps.
 double round_step(ValueRange range, Index max_ticks) {
   const auto parts = static_cast<double>(std::max<Index>(1, max_ticks - 1));
-  const double least = range.high / parts - range.low / parts;
+  const double least = std::min(range.high / parts - range.low / parts, largest_step);
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   if (power == 0) return least;  // below the smallest power of ten that double knows
   for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least * (1 - 1e-12)) return factor * power;
+    if (factor * power >= least * (1 - 1e-12)) return std::min(factor * power, largest_step);
   }
-  return 10 * power;
+  return std::min(10 * power, largest_step);
 }
 
 std::string tick_text(double value, double step, double size) {
@@ -50,7 +56,7 @@ void add_linear_ticks(Axis& axis, double step) {
   const double size = std::max(std::abs(axis.low), std::abs(axis.high));
   const double first = std::ceil(axis.low / step - 1e-9);
   const double last = std::floor(axis.high / step + 1e-9);
-  if (!std::isfinite(first) || !std::isfinite(last)) return;
+  if (!detail::is_finite(first) || !detail::is_finite(last)) return;
   for (double k = first; k <= last && axis.ticks.size() < 64; ++k) {
     const double value = k * step;
     const double place = fraction_of_range(value, axis.low, axis.high);
@@ -59,8 +65,8 @@ void add_linear_ticks(Axis& axis, double step) {
 }
 
 void add_decade_ticks(Axis& axis, Index max_ticks) {
-  const double first = std::ceil(axis.low - 1e-9);
-  const double last = std::floor(axis.high + 1e-9);
+  const double first = std::max(std::ceil(axis.low - 1e-9), smallest_exponent);
+  const double last = std::min(std::floor(axis.high + 1e-9), largest_exponent);
   const double stride = std::max(1.0, std::ceil((last - first + 1) / static_cast<double>(max_ticks)));
   for (double exponent = first; exponent <= last; exponent += stride) {
     const double place = (exponent - axis.low) / (axis.high - axis.low);
@@ -72,8 +78,9 @@ void add_ticks_within_decades(Axis& axis, std::span<const double> factors) {
   for (double exponent = std::floor(axis.low); exponent <= axis.high; ++exponent) {
     for (const double factor : factors) {
       const double place = (exponent + std::log10(factor) - axis.low) / (axis.high - axis.low);
-      if (place < -1e-9 || place > 1 + 1e-9) continue;
-      axis.ticks.push_back({std::clamp(place, 0.0, 1.0), short_number(factor * std::pow(10.0, exponent))});
+      const double value = factor * std::pow(10.0, exponent);
+      if (place < -1e-9 || place > 1 + 1e-9 || !detail::is_finite(value) || value == 0) continue;
+      axis.ticks.push_back({std::clamp(place, 0.0, 1.0), short_number(value)});
     }
   }
 }
@@ -98,7 +105,7 @@ Axis linear_axis(const Extent& values, const std::optional<ValueRange>& given, A
   if (!given && ends == AxisEnds::round) {
     const double low = std::floor(range.low / step + 1e-9) * step;
     const double high = std::ceil(range.high / step - 1e-9) * step;
-    if (std::isfinite(low) && std::isfinite(high))
+    if (detail::is_finite(low) && detail::is_finite(high))
       range = {std::min(low, range.low), std::max(high, range.high)};
   } else if (!given && ends == AxisEnds::margins) {
     const double margin = range.high / 20 - range.low / 20;
@@ -141,7 +148,7 @@ Axis logarithmic_axis(const Extent& values, const std::optional<ValueRange>& giv
       2) {  // a short range between two of them: ticks by their values, placed by their logarithms
     axis.ticks.clear();
     const double low = std::pow(10.0, axis.low);
-    const double high = std::pow(10.0, axis.high);
+    const double high = std::min(std::pow(10.0, axis.high), largest);
     const double step = round_step({low, high}, max_ticks);
     for (double k = std::ceil(low / step); k * step <= high && axis.ticks.size() < 64; ++k) {
       axis.ticks.push_back({std::clamp(axis.fraction(k * step), 0.0, 1.0), tick_text(k * step, step, high)});

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/heat_map.hpp"
 #include "plot/heat_map_layout.hpp"
 #include "plot/number_text.hpp"
@@ -34,7 +35,7 @@ void check(Index rows, Index cols, const HeatMapOptions& options) {
   require_labels("col_labels", options.col_labels, cols, "columns");
   if (!options.range) return;
   const auto [low, high] = *options.range;
-  if (std::isfinite(low) && std::isfinite(high) && low < high) return;
+  if (detail::is_finite(low) && detail::is_finite(high) && low < high) return;
   throw_argument_error("range is [" + plot::short_number(low, 17) + ", " + plot::short_number(high, 17) +
                        "], it must be finite with low < high");
 }

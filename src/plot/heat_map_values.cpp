@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "heed/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {
 namespace {
+
+// Weights and probabilities that were computed in float may be this far outside of [0, 1].
+constexpr double rounding = 1e-6;
 
 std::string size_text(Index rows, Index cols) {
   return std::to_string(rows) + " x " + std::to_string(cols);
@@ -33,9 +38,9 @@ HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<V
   double low = 0;
   double high = 0;
   for (const double value : cells) {
-    if (std::isnan(value)) {
+    if (detail::is_nan(value)) {
       ++scale.nan;
-    } else if (std::isinf(value)) {
+    } else if (detail::is_infinite(value)) {
       ++(value > 0 ? scale.plus_inf : scale.minus_inf);
     } else {
       low = finite == 0 ? value : std::min(low, value);
@@ -47,7 +52,7 @@ HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<V
   }
   if (given) {
     scale.range = *given;
-  } else if (low >= 0 && high <= 1) {
+  } else if (low >= -rounding * std::clamp(high, 0.0, 1.0) && high <= 1 + rounding) {
     const bool visible = high == 0 || high >= 1.0 / highest_level;
     scale.range = {0, visible ? 1 : high};
   } else {
@@ -64,8 +69,8 @@ int heat_level(double value, const HeatMapScale& scale) {
 }
 
 char special_mark(double value) {
-  if (std::isnan(value)) return '?';
-  if (std::isinf(value)) return value > 0 ? '!' : '.';
+  if (detail::is_nan(value)) return '?';
+  if (detail::is_infinite(value)) return value > 0 ? '!' : '.';
   return '\0';
 }
 
@@ -73,15 +78,17 @@ std::vector<std::string> heat_map_notes(const HeatMapPlan& plan, const HeatMapSc
                                         const HeatMapOptions& options, bool numbers) {
   std::vector<std::string> notes;
   if (plan.block_rows > 1 || plan.block_cols > 1) notes.push_back(reduction_note(plan, options));
-  if (numbers) return notes;  // a number speaks for itself
   std::string marks;
   const auto explain = [&](Index count, const char* meaning) {
     if (count > 0) marks += (marks.empty() ? "" : ", ") + (meaning + (" (" + cells_text(count) + ")"));
   };
   explain(scale.nan, "? is NaN");
-  explain(scale.plus_inf, "! is +inf");
-  explain(scale.minus_inf, ". is -inf");
+  if (!numbers) {
+    explain(scale.plus_inf, "! is +inf");
+    explain(scale.minus_inf, ". is -inf");
+  }
   if (!marks.empty()) notes.push_back(marks);
+  if (numbers) return notes;  // a number, inf and -inf too, speaks for itself
   if (scale.below > 0) {
     notes.push_back(cells_text(scale.below) + " below " + short_number(scale.range.low) +
                     " drawn as the lowest level");
@@ -94,3 +101,13 @@ std::vector<std::string> heat_map_notes(const HeatMapPlan& plan, const HeatMapSc
 }
 
 }  // namespace heed::plot
+
+namespace heed {
+
+double BlockReducer::value() const {
+  if (has_nan_) return std::numeric_limits<double>::quiet_NaN();
+  if (!mean_ || (detail::is_infinite(largest_) && largest_ > 0) || count_ == 0) return largest_;
+  return static_cast<double>(sum_ / static_cast<long double>(count_));
+}
+
+}  // namespace heed

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "heed/float_bits.hpp"
 #include "plot/color_scale.hpp"
 
 namespace heed::plot {
@@ -44,7 +45,7 @@ bool clip(Place& from, Place& to) {
   };
   if (!cut(-dx, from.x) || !cut(dx, 1 - from.x) || !cut(-dy, from.y) || !cut(dy, 1 - from.y)) return false;
   // Values near the largest double: a difference has overflowed, and no part of the line can be placed.
-  if (!std::isfinite(dx) || !std::isfinite(dy)) return false;
+  if (!detail::is_finite(dx) || !detail::is_finite(dy)) return false;
   const Place start = from;
   from = {start.x + enter * dx, start.y + enter * dy};
   if (leave < 1) to = {start.x + leave * dx, start.y + leave * dy};

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "heed/float_bits.hpp"
+
 namespace heed::plot {
 namespace {
 
@@ -21,25 +23,25 @@ std::string without_minus_zero(std::string text) {
 }
 
 std::string not_a_number(double value) {
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  return detail::is_nan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
 }  // namespace
 
 std::string short_number(double value, int digits) {
-  if (!std::isfinite(value)) return not_a_number(value);
+  if (!detail::is_finite(value)) return not_a_number(value);
   return without_minus_zero(to_text(value, std::chars_format::general, digits));
 }
 
 std::string fixed_number(double value, int decimals) {
-  if (!std::isfinite(value)) return not_a_number(value);
+  if (!detail::is_finite(value)) return not_a_number(value);
   return without_minus_zero(to_text(value, std::chars_format::fixed, decimals));
 }
 
 std::vector<std::string> cell_numbers(std::span<const double> values) {
   double largest = 0;
   for (const double value : values) {
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    if (detail::is_finite(value)) largest = std::max(largest, std::abs(value));
   }
   const bool scientific = largest != 0 && (largest < 1e-3 || largest >= 1e6);
   int decimals = 2;
@@ -53,9 +55,11 @@ std::vector<std::string> cell_numbers(std::span<const double> values) {
   std::vector<std::string> texts;
   texts.reserve(values.size());
   for (const double value : values) {
-    if (value == 0) {
+    if (detail::is_nan(value)) {
+      texts.emplace_back("?");  // as in every form, with a line that counts them
+    } else if (value == 0) {
       texts.emplace_back("0");
-    } else if (scientific && std::isfinite(value)) {
+    } else if (scientific && detail::is_finite(value)) {
       texts.push_back(to_text(value, std::chars_format::scientific, 1));
     } else {
       texts.push_back(fixed_number(value, decimals));
@@ -67,7 +71,7 @@ std::vector<std::string> cell_numbers(std::span<const double> values) {
 double fraction_of_range(double value, double low, double high) {
   const double span = high - low;
   const double distance = value - low;
-  if (std::isfinite(span) && std::isfinite(distance)) return distance / span;
+  if (detail::is_finite(span) && detail::is_finite(distance)) return distance / span;
   return (value / 4 - low / 4) / (high / 4 - low / 4);
 }
 

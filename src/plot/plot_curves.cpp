@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/plot.hpp"
 #include "plot/color_scale.hpp"
 #include "plot/line_canvas.hpp"
@@ -31,7 +32,7 @@ struct Left {
 };
 
 Drawable drawable(double x, double y, bool log_y) {
-  if (!std::isfinite(x) || !std::isfinite(y)) return Drawable::not_finite;
+  if (!detail::is_finite(x) || !detail::is_finite(y)) return Drawable::not_finite;
   return log_y && y <= 0 ? Drawable::not_positive : Drawable::yes;
 }
 
@@ -60,7 +61,7 @@ void draw_curve(plot::LineCanvas& canvas, const plot::PlotFrame& frame, const Cu
     bool usable = drawable(x, y, log_y) == Drawable::yes;
     if (usable) {
       place = {frame.x.fraction(x), frame.y.fraction(y)};
-      usable = std::isfinite(place.x) && std::isfinite(place.y);
+      usable = detail::is_finite(place.x) && detail::is_finite(place.y);
     }
     if (usable && joined) {
       canvas.line(last, place, series);

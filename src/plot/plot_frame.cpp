@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {
@@ -23,7 +24,8 @@ void require_between(const char* name, Index value, Index least, Index most) {
 }
 
 void require_range(const char* name, const std::optional<ValueRange>& range) {
-  if (!range || (std::isfinite(range->low) && std::isfinite(range->high) && range->low < range->high)) return;
+  if (!range || (detail::is_finite(range->low) && detail::is_finite(range->high) && range->low < range->high))
+    return;
   throw_argument_error(std::string(name) + " is [" + short_number(range->low, 17) + ", " +
                        short_number(range->high, 17) + "], it must be finite with low < high");
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/plot.hpp"
 #include "plot/color_scale.hpp"
 #include "plot/line_canvas.hpp"
@@ -135,7 +136,7 @@ std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOption
   plot::Extent y_values;
   Index not_finite = 0;
   for (const LabelledPoint& point : points) {
-    if (std::isfinite(point.x) && std::isfinite(point.y)) {
+    if (detail::is_finite(point.x) && detail::is_finite(point.y)) {
       x_values.add(point.x);
       y_values.add(point.y);
     } else {
@@ -151,7 +152,7 @@ std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOption
   Index outside = 0;
   Index covered = 0;
   for (const LabelledPoint& point : points) {
-    if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
+    if (!detail::is_finite(point.x) || !detail::is_finite(point.y)) continue;
     const double x = frame.x.fraction(point.x);
     const double y = frame.y.fraction(point.y);
     if (!(x >= 0 && x <= 1 && y >= 0 && y <= 1)) {
