@@ -484,7 +484,7 @@ TEMPLATE_TEST_CASE(
                                        Executor* executor) {
         using View = std::decay_t<decltype(to[0])>;
         std::vector<double> losses(static_cast<std::size_t>(in[0].rows), -7);
-        functions.cross_entropy(in[0], targets.data() + first_row, -1, factor, losses.data(),
+        functions.cross_entropy(in[0], targets.data() + first_row, {-1, factor}, losses.data(),
                                 with_gradient ? to[0] : View{}, executor);
         return losses;
       };

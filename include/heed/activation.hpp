@@ -19,7 +19,8 @@ Matrix<typename X::Scalar> activate(Activation kind, const Eigen::DenseBase<X>& 
   return out;
 }
 
-/// grad_out f'(x): the gradient with respect to x. Throws ShapeError if the sizes differ.
+/// grad_out f'(x): the gradient with respect to x. A row of grad_out that is 0 gives 0, whatever x holds
+/// there. Throws ShapeError if the sizes differ.
 template <class X, class G>
 Matrix<typename X::Scalar> activate_backward(Activation kind, const Eigen::DenseBase<X>& x,
                                              const Eigen::DenseBase<G>& grad_out,
@@ -51,7 +52,8 @@ struct GatedGradients {
   Matrix<Scalar> up;
 };
 
-/// The gradients of gated(). Throws ShapeError if the sizes differ.
+/// The gradients of gated(). A row of grad_out that is 0 gives 0, whatever gate and up hold there. Throws
+/// ShapeError if the sizes differ.
 template <class A, class B, class G>
 GatedGradients<typename A::Scalar> gated_backward(Activation kind, const Eigen::DenseBase<A>& gate,
                                                   const Eigen::DenseBase<B>& up,

@@ -77,7 +77,8 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
   }
 
   /// The gradient with respect to x; those of the weights are added to `gradients`. kept is what forward()
-  /// left for the same x. Throws ShapeError or std::bad_alloc before anything is written.
+  /// left for the same x. A row whose grad_out is 0, such as padding (padding.hpp), has gradient 0 and adds
+  /// nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Kept& kept, const Eigen::DenseBase<G>& grad_out,
                           FeedForward& gradients, Executor* executor = nullptr) const {

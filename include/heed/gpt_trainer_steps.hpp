@@ -280,7 +280,7 @@ template <class Scalar>
 double GptTrainer<Scalar>::norm_of_gradients() const {
   double sum = 0;
   for (const double square : squares_) sum += square;
-  return std::sqrt(sum);
+  return detail::norm_of_squares<Scalar>(sum, parameters_);
 }
 
 template <class Scalar>
@@ -326,7 +326,7 @@ double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const 
   const Index seq_len = seq_len_;
   if (!sequences_shared_) {
     run_shard({0, batch * seq_len, 0, executor_, training});
-    return detail::mean_of(losses_, counted);
+    return detail::mean_of(losses_, static_cast<double>(counted));
   }
   const Index shards = num_shards();
   const auto work = [&](Index thread, Index item) {
@@ -335,7 +335,7 @@ double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const 
     run_shard({first * seq_len, (last - first) * seq_len, thread, nullptr, training});
   };
   detail::share_items(executor_, threads_, shards, work);
-  return detail::mean_of(losses_, counted);
+  return detail::mean_of(losses_, static_cast<double>(counted));
 }
 
 template <class Scalar>
@@ -359,7 +359,7 @@ void GptTrainer<Scalar>::run_shard(const Shard& shard) {
   Rows::norm(stream, view(norm.weight), detail::view_unless_empty(norm.bias), norm.options, normed,
              shard.executor);
   product(normed, model_.output_view(), logits, shard);
-  Rows::cross_entropy(logits, targets_.data() + shard.first_row, ignored_target, grad_factor_,
+  Rows::cross_entropy(logits, targets_.data() + shard.first_row, {ignored_target, grad_factor_},
                       losses_.data() + shard.first_row, shard.training ? logits : View{}, shard.executor);
   if (!shard.training) return;
 
@@ -495,7 +495,15 @@ void GptTrainer<Scalar>::run_weight_task(const WeightTask& task, Index thread) {
     for (Index i = 0; i < v.rows; ++i) std::fill_n(&v(i, 0), v.cols, Scalar(0));
   };
   const auto transposed_product = [&] {
-    run_product<Scalar>(task.input.transposed(), task.grad_out, task.grad_w, workspace(thread));
+    // The first product begins the sums: clearing them first would cost a pass over the weights.
+    bool begun = false;
+    detail::add_weight_gradient<Scalar>(task.input, task.grad_out, task.grad_w,
+                                        [&](const ConstView& turned, ProductTerm<Scalar> term) {
+                                          term.accumulate = begun;
+                                          run_products<Scalar>(turned, &term, 1, workspace(thread));
+                                          begun = true;
+                                        });
+    if (!begun) clear(task.grad_w);
   };
   if (!task.grad_b.empty()) clear(task.grad_b);
   switch (task.kind) {

@@ -42,6 +42,7 @@
 #include "heed/activation.hpp"
 #include "heed/feed_forward.hpp"
 #include "heed/dropout.hpp"
+#include "heed/padding.hpp"
 #include "heed/loss.hpp"
 #include "heed/optimizer.hpp"
 #include "heed/gpt.hpp"

@@ -53,8 +53,9 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   }
 
   /// The gradient with respect to x, grad_out w^T; those of the weights, x^T grad_out and the sum of the rows
-  /// of grad_out, are added to `gradients`, a layer of the same sizes. Throws ShapeError or std::bad_alloc
-  /// before anything is written.
+  /// of grad_out, are added to `gradients`, a layer of the same sizes. A row whose grad_out is 0, such as
+  /// padding (padding.hpp), adds nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before
+  /// anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out,
                           Linear& gradients, Executor* executor = nullptr) const {
@@ -85,12 +86,14 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   }
   void add_weight_gradients(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,
                             Linear& gradients, void* workspace, Executor* executor) const {
-    const ProductTerm<Scalar> term{grad_out, mutable_view(gradients.w), {}, true};
-    if constexpr (has_kernels<Scalar>) {
-      run_products<Scalar>(x.transposed(), &term, 1, workspace, detail::threads_of(executor), executor);
-    } else {
-      multiply<Scalar>(x.transposed(), term);
-    }
+    detail::add_weight_gradient<Scalar>(
+        x, grad_out, mutable_view(gradients.w), [&](const auto& turned, const auto& term) {
+          if constexpr (has_kernels<Scalar>) {
+            run_products<Scalar>(turned, &term, 1, workspace, detail::threads_of(executor), executor);
+          } else {
+            multiply<Scalar>(turned, term);
+          }
+        });
     if (b.size() > 0) detail::Rows<Scalar>::column_sums(grad_out, mutable_view(gradients.b));
   }
 

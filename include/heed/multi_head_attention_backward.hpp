@@ -90,7 +90,9 @@ class MultiHeadAttentionPass {
 
   /// The gradient with respect to x, from that with respect to the out of the last forward(), which had the
   /// same layer and x. Those of the weights are added to `gradients`; those of sinks and of biases in the
-  /// mask are in grad_sinks() and grad_biases(). Throws ShapeError before anything is written.
+  /// mask are in grad_sinks() and grad_biases(). A row whose grad_out is 0, such as padding (padding.hpp),
+  /// adds nothing, whatever x holds there; nor do rows of keys that kv_lengths hides. Throws ShapeError
+  /// before anything is written.
   template <class X, class G>
   const Matrix<Scalar>& backward(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                                  const Eigen::DenseBase<G>& grad_out, MultiHeadAttention<Scalar>& gradients) {
@@ -262,7 +264,8 @@ class MultiHeadAttentionPass {
   void projection_backward(const ConstView& input, const Matrix<Scalar>& w, const ConstView& grad_out,
                            Matrix<Scalar>& grad_w, RowVector<Scalar>& grad_b, const View& grad_input,
                            bool accumulate) {
-    product(input.transposed(), {grad_out, mutable_view(grad_w), {}, true});
+    detail::add_weight_gradient<Scalar>(input, grad_out, mutable_view(grad_w),
+                                        [&](const auto& turned, const auto& term) { product(turned, term); });
     if (grad_b.size() > 0) detail::Rows<Scalar>::column_sums(grad_out, mutable_view(grad_b));
     product(grad_out, {view(w).transposed(), grad_input, {}, accumulate});
   }

@@ -51,8 +51,9 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     return out;
   }
 
-  /// The gradient with respect to x; those of weight and bias are added to `gradients`. Throws ShapeError
-  /// before anything is written.
+  /// The gradient with respect to x; those of weight and bias are added to `gradients`. A row whose grad_out
+  /// is 0, such as padding (padding.hpp), has gradient 0 and adds nothing, whatever x holds there. Throws
+  /// ShapeError before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out, Norm& gradients,
                           Executor* executor = nullptr) const {

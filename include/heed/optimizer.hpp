@@ -47,6 +47,14 @@ class HEED_EXPORT WeightPieces {
   std::size_t size_ = 0;  // of all together
 };
 
+/// The norm of gradients whose squares add up to `squares`; where those are beyond all numbers or below the
+/// smallest, it looks at the gradients again. T is float or double.
+template <class T>
+HEED_EXPORT double norm_of_squares(double squares, std::span<const Parameter<T>> weights) noexcept;
+
+extern template double norm_of_squares(double, std::span<const Parameter<float>>) noexcept;
+extern template double norm_of_squares(double, std::span<const Parameter<double>>) noexcept;
+
 }  // namespace detail
 
 struct AdamWOptions {
@@ -59,8 +67,9 @@ struct AdamWOptions {
 /// Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019):
 ///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 ///   w = w (1 - rate weight_decay) - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
-/// t counts steps, once for all weights. Memory: two numbers for each weight, taken by the constructor;
-/// step() allocates nothing. T is float or double.
+/// t counts steps, once for all weights. A gradient whose square is no number counts as the largest whose
+/// square is one: its weight moves as far as by that, and goes on learning. Memory: two numbers for each
+/// weight, taken by the constructor; step() allocates nothing. T is float or double.
 template <class T>
 class HEED_EXPORT AdamW {
  public:
@@ -122,8 +131,9 @@ class HEED_EXPORT Sgd {
   std::vector<T> velocity_;
 };
 
-/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads;
-/// squares are taken in T, so a float above 1.8e19 makes it infinite.
+/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads.
+/// Gradients of any size have their norm, also where their squares are no numbers; it is infinite only beyond
+/// the largest double.
 template <class T>
 HEED_EXPORT double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
 

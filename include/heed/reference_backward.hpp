@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "heed/attention_backward_plan.hpp"
 #include "heed/float_bits.hpp"
@@ -44,6 +45,22 @@ void set_zero(const MatrixView<T>& x) {
   }
 }
 
+/// True if grad_out is 0 for a row and head: nothing depends on them, and whatever their query and out hold
+/// is left out. A scalar that carries derivatives may have some beside a value of 0, so that there only what
+/// would be NaN is left out.
+template <class T>
+bool adds_nothing(const AttentionBackwardTensors<T>& tensors, Index row, Index head, Index head_dim,
+                  Index value_dim) {
+  for (Index c = 0; c < value_dim; ++c) {
+    if (!(tensors.grad_out(row, head * value_dim + c) == T(0))) return false;
+  }
+  if constexpr (std::is_floating_point_v<T>) return true;
+  T sum = tensors.logsumexp(row, head);
+  for (Index c = 0; c < value_dim; ++c) sum += tensors.out(row, head * value_dim + c);
+  for (Index c = 0; c < head_dim; ++c) sum += tensors.query(row, head * head_dim + c);
+  return !(sum - sum == T(0));
+}
+
 /// The gradients of attention() by the chain rule, one row after another (Dao et al. 2022, appendix B.2). The
 /// tensors are as check_backward_tensors wants them.
 template <class T>
@@ -68,6 +85,7 @@ void attention_backward(const AttentionShape& shape, const Mask& mask, const Sco
       const Index kv_head = head / (shape.num_heads / shape.num_kv_heads);
       for (Index i = 0; i < shape.query_len_of(batch); ++i) {
         const Index row = shape.query_start(batch) + i;
+        if (adds_nothing(tensors, row, head, d, dv)) continue;
         scores.compute(batch, head, i);
         const T logsumexp = tensors.logsumexp(row, head);
         // The mean of the gradients of the weights, weighted with them: sum_j P_ij grad_P_ij = out_i .

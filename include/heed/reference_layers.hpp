@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "heed/row_functions.hpp"
 
@@ -24,16 +26,22 @@ T activation_value(Activation kind, T x) {
   using std::erfc;
   using std::exp;
   using std::sqrt;
-  using std::tanh;
   switch (kind) {
     case Activation::gelu:
       return weighted<T>(x, erfc(-x / sqrt(T(2))) / T(2));
     case Activation::gelu_tanh: {
+      // x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)), which keeps its digits where tanh(u) is near -1.
       const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
-      return weighted<T>(x, (T(1) + tanh(u)) / T(2));
+      if (!(u < T(0))) return x / (T(1) + exp(T(-2) * u));
+      const T half = exp(u);
+      return weighted<T>(weighted<T>(x, half) / (T(1) + half * half), half);
     }
-    case Activation::silu:
-      return weighted<T>(x, T(1) / (T(1) + exp(-x)));
+    case Activation::silu: {
+      if (!(x < T(0))) return x / (T(1) + exp(-x));
+      // exp(x) in two halves: x exp(x) is a number where exp(x) is none any more.
+      const T half = exp(x / T(2));
+      return weighted<T>(weighted<T>(x, half) / (T(1) + half * half), half);
+    }
     case Activation::relu:
       break;
   }
@@ -45,19 +53,22 @@ T activation_slope(Activation kind, T x) {
   using std::erfc;
   using std::exp;
   using std::sqrt;
-  using std::tanh;
   switch (kind) {
     case Activation::gelu:
       return erfc(-x / sqrt(T(2))) / T(2) + weighted<T>(x, exp(-x * x / T(2))) * T(0.39894228040143267794L);
     case Activation::gelu_tanh: {
       const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
       const T du = T(0.79788456080286535588L) * (T(1) + T(3) * T(0.044715L) * x * x);
-      const T t = tanh(u);
-      return (T(1) + t) / T(2) + weighted<T>(x * du, T(1) - t * t) / T(2);
+      const T e = exp(T(u < T(0) ? T(2) * u : T(-2) * u));
+      const T large = T(1) / (T(1) + e);
+      const T s = u < T(0) ? T(e * large) : large;
+      return s + weighted<T>(T(2) * x * du, s * (u < T(0) ? large : T(e * large)));
     }
     case Activation::silu: {
-      const T s = T(1) / (T(1) + exp(-x));
-      return s + weighted<T>(x, s * (T(1) - s));
+      const T e = exp(x < T(0) ? x : T(-x));
+      const T large = T(1) / (T(1) + e);
+      const T s = x < T(0) ? T(e * large) : large;
+      return s + weighted<T>(x, s * (x < T(0) ? large : T(e * large)));
     }
     case Activation::relu:
       break;
@@ -71,20 +82,70 @@ struct RowFunctions {
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 
-  /// What normalises row i: (x - mean) * factor.
+  /// What normalises row i: (x power - mean) * factor.
   struct RowScale {
+    T power = T(1);
     T mean = T(0);
+    T size = T(0);  // variance + epsilon
     T factor = T(0);
 
     RowScale(const Input& x, const NormOptions& options, Index i) {
+      find(x, options, i, T(options.epsilon));
+      // A norm does not depend on the scale of its row: where squares overflow, or lose their digits below
+      // the smallest number, the row is taken times a power of two that makes its elements ordinary numbers.
+      const T least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+      if (size >= least && size <= std::numeric_limits<T>::max()) return;
+      T largest = root_of_epsilon(options);
+      for (Index j = 0; j < x.cols; ++j) {
+        if (x(i, j) > largest) largest = x(i, j);
+        if (-x(i, j) > largest) largest = -x(i, j);
+      }
+      if (!(largest <= std::numeric_limits<T>::max())) return;
+      while (largest * power > T(0x1p20)) power *= T(0.5);
+      while (largest * power < T(1)) power *= T(2);
+      const T epsilon = T(options.epsilon) * power * power;
+      find(x, options, i, epsilon > std::numeric_limits<T>::min() ? epsilon : std::numeric_limits<T>::min());
+    }
+
+    static T root_of_epsilon(const NormOptions& options) {
+      using std::sqrt;
+      return sqrt(T(options.epsilon));
+    }
+
+    void find(const Input& x, const NormOptions& options, Index i, const T& epsilon) {
       using std::sqrt;
       const T count = T(x.cols);
-      for (Index j = 0; options.centred && j < x.cols; ++j) mean += x(i, j) / count;
+      mean = T(0);
+      for (Index j = 0; options.centred && j < x.cols; ++j) mean += x(i, j) * power / count;
+      if (options.centred && power != T(1)) {
+        // What rounding took from the mean would be all that is left of a row of equal elements.
+        T rest = T(0);
+        for (Index j = 0; j < x.cols; ++j) rest += distance(x, i, j) / count;
+        mean += rest;
+      }
       T variance = T(0);
-      for (Index j = 0; j < x.cols; ++j) variance += (x(i, j) - mean) * (x(i, j) - mean) / count;
-      factor = T(1) / sqrt(variance + T(options.epsilon));
+      for (Index j = 0; j < x.cols; ++j) variance += distance(x, i, j) * distance(x, i, j) / count;
+      size = variance + epsilon;
+      factor = T(1) / sqrt(size);
     }
+
+    T distance(const Input& x, Index i, Index j) const { return x(i, j) * power - mean; }
+    T normalised(const Input& x, Index i, Index j) const { return distance(x, i, j) * factor; }
   };
+
+  /// True if row `row` of grad_out is 0: nothing depends on the row, and what comes of x there, NaN perhaps,
+  /// is left out. A scalar that carries derivatives may have some beside a value of 0, so that there only NaN
+  /// and infinity in x are left out.
+  static bool adds_nothing(const Input& x, const Input& grad_out, Index row) {
+    for (Index j = 0; j < grad_out.cols; ++j) {
+      if (!(grad_out(row, j) == T(0))) return false;
+    }
+    if constexpr (std::is_floating_point_v<T>) return true;
+    for (Index j = 0; j < x.cols; ++j) {
+      if (!(x(row, j) - x(row, j) == T(0))) return true;
+    }
+    return false;
+  }
 
   static T at(const Input& row, Index col, T otherwise) { return row.empty() ? otherwise : row(0, col); }
 
@@ -93,7 +154,7 @@ struct RowFunctions {
     for (Index i = 0; i < x.rows; ++i) {
       const RowScale scale(x, options, i);
       for (Index j = 0; j < x.cols; ++j)
-        out(i, j) = (x(i, j) - scale.mean) * scale.factor * at(weight, j, T(1)) + at(bias, j, T(0));
+        out(i, j) = scale.normalised(x, i, j) * at(weight, j, T(1)) + at(bias, j, T(0));
     }
   }
 
@@ -101,19 +162,24 @@ struct RowFunctions {
                             Output grad_x, Executor* = nullptr) {
     const T count = T(x.cols);
     for (Index i = 0; i < x.rows; ++i) {
+      if (adds_nothing(x, grad_out, i)) {
+        for (Index j = 0; j < x.cols; ++j) grad_x(i, j) = base.empty() ? T(0) : base(i, j);
+        continue;
+      }
       const RowScale scale(x, options, i);
       T mean = T(0);
       T slope = T(0);
       for (Index j = 0; j < x.cols; ++j) {
-        const T n = (x(i, j) - scale.mean) * scale.factor;
+        const T n = scale.normalised(x, i, j);
         const T g = grad_out(i, j) * at(weight, j, T(1));
         if (options.centred) mean += g / count;
         slope += g * n / count;
       }
       for (Index j = 0; j < x.cols; ++j) {
-        const T n = (x(i, j) - scale.mean) * scale.factor;
+        const T n = scale.normalised(x, i, j);
         const T g = grad_out(i, j) * at(weight, j, T(1));
-        grad_x(i, j) = (base.empty() ? T(0) : base(i, j)) + scale.factor * (g - mean - n * slope);
+        grad_x(i, j) =
+            (base.empty() ? T(0) : base(i, j)) + scale.factor * (g - mean - n * slope) * scale.power;
       }
     }
   }
@@ -121,9 +187,10 @@ struct RowFunctions {
   static void norm_weight_gradient(Input x, const NormOptions& options, Input grad_out, Output grad_weight,
                                    Output grad_bias) {
     for (Index i = 0; i < x.rows; ++i) {
+      if (adds_nothing(x, grad_out, i)) continue;
       const RowScale scale(x, options, i);
       for (Index j = 0; j < x.cols; ++j) {
-        if (!grad_weight.empty()) grad_weight(0, j) += grad_out(i, j) * (x(i, j) - scale.mean) * scale.factor;
+        if (!grad_weight.empty()) grad_weight(0, j) += grad_out(i, j) * scale.normalised(x, i, j);
         if (!grad_bias.empty()) grad_bias(0, j) += grad_out(i, j);
       }
     }
@@ -138,7 +205,9 @@ struct RowFunctions {
   static void activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
                                   Executor* = nullptr) {
     for (Index i = 0; i < x.rows; ++i) {
-      for (Index j = 0; j < x.cols; ++j) grad_x(i, j) = grad_out(i, j) * activation_slope<T>(kind, x(i, j));
+      const bool idle = adds_nothing(x, grad_out, i);
+      for (Index j = 0; j < x.cols; ++j)
+        grad_x(i, j) = idle ? T(0) : T(grad_out(i, j) * activation_slope<T>(kind, x(i, j)));
     }
   }
 
@@ -151,7 +220,12 @@ struct RowFunctions {
   static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
                              Output grad_up, Executor* = nullptr) {
     for (Index i = 0; i < gate.rows; ++i) {
+      const bool idle = adds_nothing(gate, grad_out, i) || adds_nothing(up, grad_out, i);
       for (Index j = 0; j < gate.cols; ++j) {
+        if (idle) {
+          grad_gate(i, j) = grad_up(i, j) = T(0);
+          continue;
+        }
         const T g = grad_out(i, j);
         const T value = activation_value<T>(kind, gate(i, j));
         grad_gate(i, j) = g * up(i, j) * activation_slope<T>(kind, gate(i, j));
@@ -160,12 +234,12 @@ struct RowFunctions {
     }
   }
 
-  static void cross_entropy(Input logits, const std::int32_t* targets, std::int32_t ignored, double factor,
-                            double* losses, Output grad, Executor* = nullptr) {
+  static void cross_entropy(Input logits, const std::int32_t* targets, const RowLoss& loss, double* losses,
+                            Output grad, Executor* = nullptr) {
     using std::exp;
     using std::log;
     for (Index i = 0; i < logits.rows; ++i) {
-      if (targets[i] == ignored) {
+      if (loss.leaves_out(targets[i])) {
         losses[i] = 0;
         for (Index j = 0; j < grad.cols; ++j) grad(i, j) = T(0);
         continue;
@@ -175,10 +249,20 @@ struct RowFunctions {
       for (Index j = 1; j < logits.cols; ++j) max = logits(i, j) > max ? logits(i, j) : max;
       T sum = T(0);
       for (Index j = 0; j < logits.cols; ++j) sum += exp(logits(i, j) - max);
-      losses[i] = static_cast<double>(log(sum) + (max - logit));
+      const T of_target = T(loss.of_target(targets[i]));
+      T row_loss = of_target > T(0) ? of_target * (log(sum) + (max - logit)) : T(0);
+      T weight = of_target;  // of all that the loss counts
+      for (Index j = 0; loss.label_smoothing > 0 && j < logits.cols; ++j) {
+        const T own = T(loss.of_class(j, logits.cols));
+        weight += own;
+        if (own > T(0)) row_loss += own * (log(sum) + (max - logits(i, j)));
+      }
+      losses[i] = static_cast<double>(row_loss);
       for (Index j = 0; j < grad.cols; ++j) {
         const T softmax = exp(logits(i, j) - max) / sum;
-        grad(i, j) = T(factor) * (softmax - (j == targets[i] ? T(1) : T(0)));
+        const T wanted = (j == targets[i] ? of_target : T(0)) +
+                         (loss.label_smoothing > 0 ? T(loss.of_class(j, logits.cols)) : T(0));
+        grad(i, j) = T(loss.factor) * (weight * softmax - wanted);
       }
     }
   }

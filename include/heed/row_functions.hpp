@@ -35,7 +35,27 @@ struct Dropout {
   std::uint64_t stream = 0;  ///< another one for each step and each place in a model
 };
 
+/// What the loss of a row is made of.
+struct RowLoss {
+  std::int32_t ignored;                   ///< the target that asks for nothing
+  double factor = 1;                      ///< of the gradient
+  const double* class_weights = nullptr;  ///< one for each column of logits; nullptr: 1 each
+  double label_smoothing = 0;             ///< in [0, 1]
+
+  double weight(Index column) const { return class_weights == nullptr ? 1 : class_weights[column]; }
+  /// How much log p_t and log p_c of every c count in the loss.
+  double of_target(Index target) const { return (1 - label_smoothing) * weight(target); }
+  double of_class(Index column, Index cols) const {
+    return label_smoothing / static_cast<double>(cols) * weight(column);
+  }
+  bool leaves_out(std::int32_t target) const {
+    return target == ignored || (label_smoothing == 0 && weight(target) == 0);
+  }
+};
+
 /// T is float or double. Views have the sizes that the comments give; nothing is checked. Any strides.
+/// A row of grad_out that is 0 throughout is one that nothing depends on, such as padding: its gradient is 0
+/// and it adds none to weights, whatever the other arguments hold in that row, NaN included.
 /// Nothing is allocated, and nothing thrown but the ArgumentError of isa() for an unknown HEED_ISA, before
 /// anything is written. A row's bits depend on that row alone, a sum over rows is one chain over ascending
 /// rows: no bit depends on the number of threads. An output may be an input itself, but may not overlap one
@@ -71,12 +91,17 @@ struct HEED_EXPORT RowFunctions {
   static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
                              Output grad_up, Executor* executor = nullptr);
 
-  /// The loss of each row: -log of the softmax of its logits at its target, from logits, so that nothing
-  /// underflows. A row whose target is `ignored` has loss 0 and gradient 0. grad (as logits, or empty: not
-  /// wanted) = factor * (softmax - one at the target). targets and losses: as many as rows. Other targets are
-  /// columns of logits.
-  static void cross_entropy(Input logits, const std::int32_t* targets, std::int32_t ignored, double factor,
-                            double* losses, Output grad, Executor* executor = nullptr);
+  /// The loss of each row, -(1 - label_smoothing) w_t log p_t - label_smoothing / cols * sum over c of w_c
+  /// log p_c, with p the softmax of its logits, t its target and w the class weights; from logits, so that
+  /// nothing underflows. A row whose target is ignored, or has weight 0 where nothing is smoothed, has loss 0
+  /// and gradient 0, whatever is in it. grad (as logits, or empty: not wanted) = factor * the gradient of the
+  /// row's loss. targets and losses: as many as rows. Other targets are columns of logits.
+  static void cross_entropy(Input logits, const std::int32_t* targets, const RowLoss& loss, double* losses,
+                            Output grad, Executor* executor = nullptr);
+
+  /// True if row `row` of grad_out is 0 while x holds NaN or infinity there: a product of the two would be
+  /// NaN, where the row adds nothing.
+  static bool adds_nothing(Input x, Input grad_out, Index row) noexcept;
 
   /// out = a + b
   static void add(Input a, Input b, Output out, Executor* executor = nullptr);
@@ -84,7 +109,8 @@ struct HEED_EXPORT RowFunctions {
   /// out = factor * x
   static void scale(Input x, T factor, Output out, Executor* executor = nullptr);
 
-  /// Of all elements, summed up row by row.
+  /// Of all elements, summed up row by row; infinite or 0 where a square is beyond all numbers or below the
+  /// smallest.
   static double sum_of_squares(Input x);
 
   /// sums (1 x cols) += the sum of the rows of x: the gradient of a bias.

@@ -19,18 +19,25 @@ inline Packet<T> where_negative(const Packet<T>& x, const Packet<T>& then, const
   return packet::pselect(packet::pcmp_lt(x, broadcast<T>(T(0))), then, otherwise);
 }
 
+/// What a result is multiplied with in the end: where x < 0 its factors were raised (exp.hpp).
+template <class T>
+inline Packet<T> lowered(const Packet<T>& x, const Packet<T>& result) {
+  return packet::pmul(result, where_negative<T>(x, broadcast<T>(kLowered<T>), broadcast<T>(T(1))));
+}
+
 /// sigma(x) = 1 / (1 + exp(-x)) and 1 - sigma(x), neither of them by a difference.
 template <class T>
 struct Sigmoid {
-  Packet<T> value;
-  Packet<T> complement;
+  Packet<T> value;       // sigma(x), raised where x < 0
+  Packet<T> complement;  // 1 - sigma(x)
 
   explicit Sigmoid(const Packet<T>& x) {
-    const Packet<T> e = exp_nonpositive<T>(packet::pnegate(packet::pabs(x)));
-    const Packet<T> large = packet::pdiv(broadcast<T>(T(1)), packet::padd(broadcast<T>(T(1)), e));
-    const Packet<T> small = packet::pmul(e, large);
-    value = where_negative<T>(x, small, large);
-    complement = where_negative<T>(x, large, small);
+    const Packet<T> raised = raised_exp<T>(packet::por(x, broadcast<T>(T(-0.0))));
+    const Packet<T> one = broadcast<T>(T(1));
+    const Packet<T> lower = broadcast<T>(kLowered<T>);
+    const Packet<T> large = packet::pdiv(one, packet::pmadd(raised, lower, one));
+    value = packet::pmul(where_negative<T>(x, raised, one), large);
+    complement = packet::pmul(where_negative<T>(x, one, packet::pmul(raised, lower)), large);
   }
 };
 
@@ -46,18 +53,22 @@ struct Gelu {
   static NormalTail<T> tail_of(const Packet<T>& x) {
     return normal_tail<T>(packet::pmin(packet::pabs(x), broadcast<T>(kFurthest)));
   }
+  /// Phi(x), raised where x < 0.
   static Packet<T> distribution(const Packet<T>& x, const NormalTail<T>& tail) {
-    return where_negative<T>(x, tail.tail, packet::psub(broadcast<T>(T(1)), tail.tail));
+    const Packet<T> rest = packet::pmadd(tail.tail, broadcast<T>(-kLowered<T>), broadcast<T>(T(1)));
+    return where_negative<T>(x, tail.tail, rest);
   }
   static Packet<T> value(const Packet<T>& x) {
-    return packet::pmul(packet::pmax(x, broadcast<T>(-kFurthest)), distribution(x, tail_of(x)));
+    return lowered<T>(x,
+                      packet::pmul(packet::pmax(x, broadcast<T>(-kFurthest)), distribution(x, tail_of(x))));
   }
   /// Phi(x) + x exp(-x^2 / 2) / sqrt(2 pi)
   static Packet<T> slope(const Packet<T>& x) {
+    constexpr T factor = static_cast<T>(0.39894228040143267794);
     const NormalTail<T> tail = tail_of(x);
-    const Packet<T> density =
-        packet::pmul(tail.density, broadcast<T>(static_cast<T>(0.39894228040143267794)));
-    return packet::pmadd(clamped<T>(x, -kFurthest, kFurthest), density, distribution(x, tail));
+    const Packet<T> density = packet::pmul(
+        tail.density, where_negative<T>(x, broadcast<T>(factor), broadcast<T>(factor * kLowered<T>)));
+    return lowered<T>(x, packet::pmadd(clamped<T>(x, -kFurthest, kFurthest), density, distribution(x, tail)));
   }
 };
 
@@ -72,7 +83,7 @@ struct GeluTanh {
     return Sigmoid<T>(packet::pmul(packet::pmul(x, inner), broadcast<T>(kFactor)));
   }
   static Packet<T> value(const Packet<T>& x) {
-    return packet::pmul(packet::pmax(x, broadcast<T>(-kFlat<T>)), sigmoid_of(x).value);
+    return lowered<T>(x, packet::pmul(packet::pmax(x, broadcast<T>(-kFlat<T>)), sigmoid_of(x).value));
   }
   static Packet<T> slope(const Packet<T>& x) {
     const Packet<T> finite = clamped<T>(x, -kFlat<T>, kFlat<T>);
@@ -80,7 +91,8 @@ struct GeluTanh {
     const Packet<T> inner =
         packet::pmadd(packet::pmul(finite, finite), broadcast<T>(3 * kCube), broadcast<T>(T(1)));
     const Packet<T> through = packet::pmul(packet::pmul(finite, inner), broadcast<T>(kFactor));
-    return packet::pmadd(packet::pmul(through, sigmoid.complement), sigmoid.value, sigmoid.value);
+    return lowered<T>(x,
+                      packet::pmadd(packet::pmul(through, sigmoid.complement), sigmoid.value, sigmoid.value));
   }
 };
 
@@ -88,12 +100,13 @@ struct GeluTanh {
 template <class T>
 struct Silu {
   static Packet<T> value(const Packet<T>& x) {
-    return packet::pmul(packet::pmax(x, broadcast<T>(-kFlat<T>)), Sigmoid<T>(x).value);
+    return lowered<T>(x, packet::pmul(packet::pmax(x, broadcast<T>(-kFlat<T>)), Sigmoid<T>(x).value));
   }
   static Packet<T> slope(const Packet<T>& x) {
     const Packet<T> finite = clamped<T>(x, -kFlat<T>, kFlat<T>);
     const Sigmoid<T> sigmoid(finite);
-    return packet::pmadd(packet::pmul(finite, sigmoid.complement), sigmoid.value, sigmoid.value);
+    return lowered<T>(x,
+                      packet::pmadd(packet::pmul(finite, sigmoid.complement), sigmoid.value, sigmoid.value));
   }
 };
 
@@ -133,8 +146,13 @@ template <class T>
 void activation_backward(Activation kind, Strided<const T> x, Strided<const T> grad_out, Strided<T> grad_x,
                          Index rows, Index cols) noexcept {
   with_activation<T>(kind, [&](auto f) {
-    map_rows<T>(x, grad_out, grad_x, rows, cols,
-                [&](const Packet<T>& a, const Packet<T>& g) { return packet::pmul(g, f.slope(a)); });
+    over_rows_with_gradient(
+        grad_out, rows, cols,
+        [&](Index first, Index count) {
+          map_rows<T>(rows_from(x, first), rows_from(grad_out, first), rows_from(grad_x, first), count, cols,
+                      [&](const Packet<T>& a, const Packet<T>& g) { return packet::pmul(g, f.slope(a)); });
+        },
+        [&](Index row) { clear_row(grad_x, row, cols); });
   });
 }
 
@@ -150,17 +168,31 @@ void gated(Activation kind, Strided<const T> gate, Strided<const T> up, Strided<
 template <class T>
 void gated_backward(Activation kind, Strided<const T> gate, Strided<const T> up, Strided<const T> grad_out,
                     Strided<T> grad_gate, Strided<T> grad_up, Index rows, Index cols) noexcept {
+  const bool contiguous = gate.col_stride == 1 && up.col_stride == 1 && grad_out.col_stride == 1 &&
+                          grad_gate.col_stride == 1 && grad_up.col_stride == 1;
+  const auto clear = [&](Index row) {
+    clear_row(grad_gate, row, cols);
+    clear_row(grad_up, row, cols);
+  };
   with_activation<T>(kind, [&](auto f) {
-    for (Index row = 0; row < rows; ++row) {
-      for (Index col = 0; col < cols; col += kLanes<T>) {
-        const Packet<T> a = load_at(gate.row(row), gate.col_stride, col, cols);
-        const Packet<T> b = load_at(up.row(row), up.col_stride, col, cols);
-        const Packet<T> g = load_at(grad_out.row(row), grad_out.col_stride, col, cols);
-        store_at<T>(packet::pmul(packet::pmul(g, b), f.slope(a)), grad_gate.row(row), grad_gate.col_stride,
-                    col, cols);
-        store_at<T>(packet::pmul(g, f.value(a)), grad_up.row(row), grad_up.col_stride, col, cols);
+    const auto work = [&](Index first, Index count) {
+      for (Index row = first; row < first + count; ++row) {
+        const T* const gates = gate.row(row);
+        const T* const ups = up.row(row);
+        const T* const grads = grad_out.row(row);
+        T* const to_gate = grad_gate.row(row);
+        T* const to_up = grad_up.row(row);
+        over_packets<T>(contiguous, cols, [=](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
+          const Packet<T> a = access.load_at(gates, gate.col_stride, col, cols);
+          const Packet<T> b = access.load_at(ups, up.col_stride, col, cols);
+          const Packet<T> g = access.load_at(grads, grad_out.col_stride, col, cols);
+          access.store_at(packet::pmul(packet::pmul(g, b), f.slope(a)), to_gate, grad_gate.col_stride, col,
+                          cols);
+          access.store_at(packet::pmul(g, f.value(a)), to_up, grad_up.col_stride, col, cols);
+        });
       }
-    }
+    };
+    over_rows_with_gradient(grad_out, rows, cols, work, clear);
   });
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/attention_pass.hpp"
 #include "kernels/backward_layout.hpp"
 #include "kernels/finish_rows.hpp"
+#include "kernels/row_packets.hpp"
 
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
@@ -91,6 +92,13 @@ struct BackwardPass {
         sees(reinterpret_cast<bool*>(memory(layout.sees))) {}
 
   const T* grad_out_row(Index row) const { return grads.grad_out.data + row * grads.grad_out.row_stride; }
+
+  /// The keys of a tile that a row sees; none if nothing depends on the row, as a grad_out of 0 says: it adds
+  /// nothing then, whatever its query and its out hold.
+  KeyRange seen_keys(Index row, Index i, Index first_key, KeyRange range) const {
+    if (is_zero_row(grad_out_row(row), grads.grad_out.col_stride, block.value_dim)) return {0, 0};
+    return pass.visible_range(row, i, first_key, range);
+  }
 
   /// delta_i = out_i . grad_out_i, lane by lane and the lanes last.
   void find_deltas() {
@@ -222,7 +230,7 @@ struct BackwardPass {
     for (Index i = 0; i < rows; ++i) {
       const Index row = first_row + r + i;
       const Index at = i * kScoreStride<T>;
-      const KeyRange own = pass.visible_range(row, i, first_key, range);
+      const KeyRange own = seen_keys(row, i, first_key, range);
       if (!own.empty()) {
         T factor = pass.plain ? block.scale : T(1);
         if (!keys_finite || !rows_finite || grads.sink_terms != nullptr) {
@@ -268,7 +276,7 @@ struct BackwardPass {
     }
     for (Index i = 0; i < rows; ++i) {
       accumulate_visible<T>(key_panels, score_grads + i * kScoreStride<T>,
-                            pass.visible_range(first_row + i, i, first_key, range), seen + i * kKeyTile<T>,
+                            seen_keys(first_row + i, i, first_key, range), seen + i * kKeyTile<T>,
                             sums + i * layout.head_cols);
     }
   }
@@ -302,7 +310,7 @@ struct BackwardPass {
   void add_visible_to_keys(Index first_row, Index r, Index rows, Index first_key, KeyRange range,
                            const bool* seen) {
     for (Index i = 0; i < rows; ++i) {
-      const KeyRange own = pass.visible_range(first_row + r + i, i, first_key, range);
+      const KeyRange own = seen_keys(first_row + r + i, i, first_key, range);
       const bool* const visible = seen + i * kKeyTile<T>;
       Index key = own.begin;
       while (key < own.end) {

@@ -48,15 +48,17 @@ struct ExpConstants<double> {
 template <class T>
 struct ExpParts {
   Packet<T> tail;   // exp(r) - 1
-  Packet<T> power;  // 2^n
+  Packet<T> power;  // 2^n, or 2^(n + Raised)
 };
 
-template <class T>
+/// With the power raised, exp(x) 2^Raised is a normal number for smaller x too.
+template <class T, int Raised = 0>
 inline ExpParts<T> exp_parts(const Packet<T>& argument) {
   using Constants = ExpConstants<T>;
   using Traits = FloatTraits<T>;
   // pmax returns its first argument if that is NaN (tested), so NaN passes through to the product at the end.
-  const Packet<T> x = packet::pmax(argument, broadcast<T>(Constants::lowest));
+  constexpr T lowest = Constants::lowest - static_cast<T>(Raised * 0.69);
+  const Packet<T> x = packet::pmax(argument, broadcast<T>(lowest));
   const Packet<T> magic = broadcast<T>(Constants::round_magic);
   const Packet<T> shifted = packet::pmadd(x, broadcast<T>(Constants::log2_e), magic);
   const Packet<T> n = packet::psub(shifted, magic);
@@ -70,7 +72,7 @@ inline ExpParts<T> exp_parts(const Packet<T>& argument) {
   // top.
   PacketBits<T> bits;
   __builtin_memcpy(&bits, &shifted, sizeof(bits));
-  bits = (bits + Traits::exponent_bias) << Traits::mantissa_bits;
+  bits = (bits + (Traits::exponent_bias + Raised)) << Traits::mantissa_bits;
   ExpParts<T> parts;
   __builtin_memcpy(&parts.power, &bits, sizeof(parts.power));
   parts.tail = packet::pmadd(packet::pmul(r, r), q, r);
@@ -81,6 +83,20 @@ template <class T>
 inline Packet<T> exp_nonpositive(const Packet<T>& argument) {
   const ExpParts<T> parts = exp_parts<T>(argument);
   // 1 comes last: the small terms are summed first, and only this sum rounds at the size of the result.
+  return packet::pmul(packet::padd(parts.tail, broadcast<T>(T(1))), parts.power);
+}
+
+/// Powers that activations raise exp(x) by: x exp(x) is then exact to its last digit down to the smallest
+/// subnormal number, where exp(x) is none any more.
+template <class T>
+inline constexpr int kRaised = sizeof(T) == 4 ? 64 : 128;
+template <class T>
+inline constexpr T kLowered = FloatTraits<T>::power_of_two(-kRaised<T>);
+
+/// exp(x) 2^kRaised, for x <= 0 and NaN.
+template <class T>
+inline Packet<T> raised_exp(const Packet<T>& argument) {
+  const ExpParts<T> parts = exp_parts<T, kRaised<T>>(argument);
   return packet::pmul(packet::padd(parts.tail, broadcast<T>(T(1))), parts.power);
 }
 

@@ -40,8 +40,8 @@ struct NormalTailConstants<double> {
 
 template <class T>
 struct NormalTail {
-  Packet<T> tail;     // Phi(-t)
-  Packet<T> density;  // exp(-t^2 / 2), without 1 / sqrt(2 pi)
+  Packet<T> tail;     // Phi(-t) 2^kRaised
+  Packet<T> density;  // exp(-t^2 / 2) 2^kRaised, without 1 / sqrt(2 pi)
 };
 
 /// For 0 <= t <= 64; NaN gives NaN.
@@ -60,7 +60,7 @@ inline NormalTail<T> normal_tail(const Packet<T>& t) {
   const Packet<T> half = broadcast<T>(T(0.5));
   const Packet<T> square = packet::pmul(t, t);
   const Packet<T> rounded = packet::pmadd(t, t, packet::pnegate(square));
-  const Packet<T> exponential = exp_nonpositive<T>(packet::pmul(packet::pnegate(half), square));
+  const Packet<T> exponential = raised_exp<T>(packet::pmul(packet::pnegate(half), square));
   NormalTail<T> result;
   result.density = packet::pmadd(packet::pmul(packet::pnegate(half), rounded), exponential, exponential);
   result.tail = packet::pmul(packet::pmul(p, inverse), result.density);

@@ -7,6 +7,24 @@
 
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
+/// Elements whose mean of squares has become infinite although their gradient is a number: the gradient
+/// counts as the largest whose square is one. (Divided by infinity, the first moment has moved nothing yet.)
+template <class T>
+__attribute__((noinline)) void tame_squares(const AdamStep<T>& step, Strided<T> value, T* first_moment,
+                                            T* second_moment, Index rows, Index cols) {
+  constexpr T most_square = FloatTraits<T>::power_of_two(static_cast<int>(FloatTraits<T>::exponent_bias) - 1);
+  const T most_moment = (T(1) - step.beta1) * root(most_square) / root(T(1) - step.beta2);
+  for (Index i = 0; i < rows * cols; ++i) {
+    T& m = first_moment[i];
+    T& v = second_moment[i];
+    if (v != FloatTraits<T>::infinity || !(m - m == T(0))) continue;
+    v = most_square;
+    m = m > most_moment ? most_moment : m < -most_moment ? -most_moment : m;
+    value.row(i / cols)[i % cols * value.col_stride] -=
+        step.rate * step.correction1 * m / (root(v) * step.correction2 + step.epsilon);
+  }
+}
+
 /// Adam (Kingma and Ba 2015, Algorithm 1) with decoupled decay (Loshchilov and Hutter 2019, Algorithm 2).
 template <class T>
 void adam(const AdamStep<T>& step, Strided<T> value, Strided<const T> grad, T* first_moment, T* second_moment,
@@ -19,6 +37,7 @@ void adam(const AdamStep<T>& step, Strided<T> value, Strided<const T> grad, T* f
   const Packet<T> correction2 = broadcast<T>(step.correction2);
   const Packet<T> epsilon = broadcast<T>(step.epsilon);
   const Packet<T> kept = broadcast<T>(T(1) - step.decay);
+  Packet<T> overflow = broadcast<T>(T(0));  // NaN once a square is infinite
   for (Index row = 0; row < rows; ++row) {
     T* const first = first_moment + row * cols;
     T* const second = second_moment + row * cols;
@@ -30,12 +49,14 @@ void adam(const AdamStep<T>& step, Strided<T> value, Strided<const T> grad, T* f
           packet::pmadd(beta2, load_at<T>(second, 1, col, cols), packet::pmul(packet::pmul(rest2, g), g));
       store_at<T>(m, first, 1, col, cols);
       store_at<T>(v, second, 1, col, cols);
+      overflow = packet::pmadd(v, broadcast<T>(T(0)), overflow);
       const Packet<T> size = packet::pmadd(packet::psqrt(v), correction2, epsilon);
       const Packet<T> move = packet::pdiv(packet::pmul(rate, m), size);
       const Packet<T> x = load_at<T>(value.row(row), value.col_stride, col, cols);
       store_at<T>(packet::psub(packet::pmul(x, kept), move), value.row(row), value.col_stride, col, cols);
     }
   }
+  if (!(packet::predux(overflow) == T(0))) tame_squares(step, value, first_moment, second_moment, rows, cols);
 }
 
 /// Gradient descent with momentum (Polyak 1964; the form of Sutskever et al. 2013 without look-ahead).

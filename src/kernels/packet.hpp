@@ -98,6 +98,16 @@ struct FloatTraits<float> {
   static constexpr Bits exponent_bias = 127;
   static constexpr float infinity = __builtin_huge_valf();
   static constexpr float quiet_nan = __builtin_nanf("");
+
+  /// 2^exponent, for exponents of normal numbers.
+  static constexpr float power_of_two(int exponent) {
+    return __builtin_bit_cast(float, static_cast<Bits>(exponent + static_cast<int>(exponent_bias))
+                                         << mantissa_bits);
+  }
+  /// The exponent of a number >= 0; of subnormal ones that of the smallest normal one, less 1.
+  static constexpr int exponent_of(float x) {
+    return static_cast<int>(__builtin_bit_cast(Bits, x) >> mantissa_bits) - static_cast<int>(exponent_bias);
+  }
 };
 
 template <>
@@ -107,6 +117,16 @@ struct FloatTraits<double> {
   static constexpr Bits exponent_bias = 1023;
   static constexpr double infinity = __builtin_huge_val();
   static constexpr double quiet_nan = __builtin_nan("");
+
+  /// 2^exponent, for exponents of normal numbers.
+  static constexpr double power_of_two(int exponent) {
+    return __builtin_bit_cast(double, static_cast<Bits>(exponent + static_cast<int>(exponent_bias))
+                                          << mantissa_bits);
+  }
+  /// The exponent of a number >= 0; of subnormal ones that of the smallest normal one, less 1.
+  static constexpr int exponent_of(double x) {
+    return static_cast<int>(__builtin_bit_cast(Bits, x) >> mantissa_bits) - static_cast<int>(exponent_bias);
+  }
 };
 
 // Integer view of a packet, for the exponent arithmetic of exp. The compiler's vector types have it for every

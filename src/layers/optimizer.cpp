@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <string>
 
 #include "attention/ceil_div.hpp"
 #include "attention/strided.hpp"
 #include "heed/error.hpp"
+#include "heed/float_bits.hpp"
 #include "heed/shared_items.hpp"
 #include "kernels/kernels.hpp"
 
@@ -187,6 +189,38 @@ void Sgd<T>::restore(std::span<const T> velocity) {
   std::copy(velocity.begin(), velocity.end(), velocity_.begin());
 }
 
+// Squares of floats that are summed up in float: below it, some that count may have been lost.
+template <class T>
+constexpr double kLeastSquares = sizeof(T) == sizeof(float) ? 0x1p-80 : 0x1p-900;
+
+template <class T>
+double detail::norm_of_squares(double squares, std::span<const Parameter<T>> weights) noexcept {
+  if (squares >= kLeastSquares<T> && is_finite(squares)) return std::sqrt(squares);
+  double largest = 0;
+  for (const Parameter<T>& weight : weights) {
+    for (Index row = 0; row < weight.grad.rows; ++row) {
+      for (Index col = 0; col < weight.grad.cols; ++col) {
+        const double size = std::abs(static_cast<double>(weight.grad(row, col)));
+        if (!is_finite(size)) return std::sqrt(squares);
+        largest = std::max(largest, size);
+      }
+    }
+  }
+  if (largest == 0) return 0;
+  // Times a power of two, which changes no digit.
+  const int exponent = std::ilogb(largest);
+  double sum = 0;
+  for (const Parameter<T>& weight : weights) {
+    for (Index row = 0; row < weight.grad.rows; ++row) {
+      for (Index col = 0; col < weight.grad.cols; ++col) {
+        const double scaled = std::scalbn(static_cast<double>(weight.grad(row, col)), -exponent);
+        sum += scaled * scaled;
+      }
+    }
+  }
+  return std::scalbn(std::sqrt(sum), exponent);
+}
+
 template <class T>
 double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) {
   const detail::WeightPieces<T> all(weights);
@@ -199,7 +233,7 @@ double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) 
   });
   double sum = 0;
   for (const double square : squares) sum += square;
-  return std::sqrt(sum);
+  return detail::norm_of_squares(sum, weights);
 }
 
 template <class T>
@@ -208,12 +242,16 @@ double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, E
   const double norm = gradient_norm(weights, executor);
   const double factor = clip_factor(norm, most_norm);
   if (factor == 1 || !std::isfinite(norm)) return norm;
+  // A factor below the smallest normal number would have lost its digits: two steps then.
+  const bool tiny = factor < static_cast<double>(std::numeric_limits<T>::min());
+  const T factors[] = {static_cast<T>(tiny ? std::sqrt(factor) : factor), static_cast<T>(std::sqrt(factor))};
   const detail::WeightPieces<T> all(weights);
   const auto& kernels = kernels::layer_kernels<T>();
   over_pieces(all.pieces(), executor, [&](const detail::WeightPiece& piece, Index) {
     const MatrixView<T> grad = rows_of(weights[piece.parameter].grad, piece);
-    kernels.scale(strided(MatrixView<const T>(grad)), static_cast<T>(factor), strided(grad), grad.rows,
-                  grad.cols);
+    for (int step = 0; step < (tiny ? 2 : 1); ++step) {
+      kernels.scale(strided(MatrixView<const T>(grad)), factors[step], strided(grad), grad.rows, grad.cols);
+    }
   });
   return norm;
 }
@@ -237,6 +275,8 @@ template class AdamW<float>;
 template class AdamW<double>;
 template class Sgd<float>;
 template class Sgd<double>;
+template double detail::norm_of_squares(double, std::span<const Parameter<float>>) noexcept;
+template double detail::norm_of_squares(double, std::span<const Parameter<double>>) noexcept;
 template double gradient_norm(std::span<const Parameter<float>>, Executor*);
 template double gradient_norm(std::span<const Parameter<double>>, Executor*);
 template double clip_gradients(std::span<const Parameter<float>>, double, Executor*);

@@ -1,8 +1,10 @@
 #include "heed/row_functions.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attention/strided.hpp"
+#include "heed/float_bits.hpp"
 #include "kernels/kernels.hpp"
 #include "layers/row_ranges.hpp"
 
@@ -36,6 +38,29 @@ kernels::NormRows<T> norm_rows(const MatrixView<const T>& x, const MatrixView<co
                                const NormOptions& options, Index first, Index rows) {
   return {rows_from(x, first), rows_from(weight, 0), rows, x.cols, static_cast<T>(options.epsilon),
           options.centred};
+}
+
+/// What label smoothing takes from a row: how much all classes weigh, and how far they are from the largest
+/// logit, weighted.
+struct Smoothed {
+  double weight = 0;
+  double distance = 0;
+};
+
+template <class T>
+Smoothed smoothed_row(const MatrixView<const T>& logits, Index row, const RowLoss& loss) {
+  Smoothed smoothed;
+  if (loss.label_smoothing == 0) return smoothed;
+  double max = static_cast<double>(logits(row, 0));
+  for (Index col = 1; col < logits.cols; ++col) max = std::max(max, static_cast<double>(logits(row, col)));
+  for (Index col = 0; col < logits.cols; ++col) {
+    const double weight = loss.of_class(col, logits.cols);
+    if (weight == 0) continue;
+    smoothed.weight += weight;
+    // Halves: the difference of two numbers may be none.
+    smoothed.distance += 2 * weight * (max / 2 - static_cast<double>(logits(row, col)) / 2);
+  }
+  return smoothed;
 }
 
 }  // namespace
@@ -106,27 +131,46 @@ void RowFunctions<T>::gated_backward(Activation kind, Input gate, Input up, Inpu
 }
 
 template <class T>
-void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, std::int32_t ignored,
-                                    double factor, double* losses, Output grad, Executor* executor) {
+void RowFunctions<T>::cross_entropy(Input logits, const std::int32_t* targets, const RowLoss& loss,
+                                    double* losses, Output grad, Executor* executor) {
   const auto& kernels = kernels::layer_kernels<T>();
-  detail::over_rows(executor, logits.rows, logits.cols, [&](Index first, Index rows) {
+  const Index cols = logits.cols;
+  detail::over_rows(executor, logits.rows, cols, [&](Index first, Index rows) {
     for (Index row = first; row < first + rows; ++row) {
-      if (targets[row] == ignored) {
+      if (loss.leaves_out(targets[row])) {
         losses[row] = 0;
         for (Index col = 0; col < grad.cols; ++col) grad(row, col) = T(0);
         continue;
       }
-      // grad may be logits itself: the target's logit is read first.
+      // grad may be logits itself: what the loss needs of them is read first.
       const T logit = logits(row, targets[row]);
+      const Smoothed smoothed = smoothed_row(logits, row, loss);
+      const double of_target = loss.of_target(targets[row]);
       T max = T(0);
       T sum = T(0);
-      kernels.softmax_row(rows_from(logits, row), logits.cols, rows_from(grad, row), static_cast<T>(factor),
-                          max, sum);
-      losses[row] =
-          std::log(static_cast<double>(sum)) + (static_cast<double>(max) - static_cast<double>(logit));
-      if (!grad.empty()) grad(row, targets[row]) -= static_cast<T>(factor);
+      kernels.softmax_row(rows_from(logits, row), cols, rows_from(grad, row),
+                          static_cast<T>(loss.factor * (of_target + smoothed.weight)), max, sum);
+      const double log_sum = std::log(static_cast<double>(sum));
+      losses[row] = smoothed.weight * log_sum + smoothed.distance;
+      if (of_target > 0)
+        losses[row] += of_target * (log_sum + (static_cast<double>(max) - static_cast<double>(logit)));
+      if (grad.empty()) continue;
+      grad(row, targets[row]) -= static_cast<T>(loss.factor * of_target);
+      for (Index col = 0; loss.label_smoothing > 0 && col < cols; ++col)
+        grad(row, col) -= static_cast<T>(loss.factor * loss.of_class(col, cols));
     }
   });
+}
+
+template <class T>
+bool RowFunctions<T>::adds_nothing(Input x, Input grad_out, Index row) noexcept {
+  for (Index col = 0; col < grad_out.cols; ++col) {
+    if (!(grad_out(row, col) == T(0))) return false;
+  }
+  for (Index col = 0; col < x.cols; ++col) {
+    if (!detail::is_finite(x(row, col))) return true;
+  }
+  return false;
 }
 
 template <class T>
