@@ -6,6 +6,7 @@
 
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -14,6 +15,7 @@ namespace heed {
 template <class X>
 Matrix<typename X::Scalar> activate(Activation kind, const Eigen::DenseBase<X>& x,
                                     Executor* executor = nullptr) {
+  static_assert(detail::require_number<typename X::Scalar>());
   Matrix<typename X::Scalar> out(x.rows(), x.cols());
   detail::Rows<typename X::Scalar>::activation(kind, view(x), mutable_view(out), executor);
   return out;
@@ -26,6 +28,7 @@ Matrix<typename X::Scalar> activate_backward(Activation kind, const Eigen::Dense
                                              const Eigen::DenseBase<G>& grad_out,
                                              Executor* executor = nullptr) {
   using Scalar = typename X::Scalar;
+  static_assert(detail::require_number<Scalar>());
   detail::require_scalar<Scalar, G>();
   detail::require_matrix(view(grad_out), "grad_out", x.rows(), x.cols(), "x");
   Matrix<Scalar> grad_x(x.rows(), x.cols());
@@ -39,6 +42,7 @@ template <class A, class B>
 Matrix<typename A::Scalar> gated(Activation kind, const Eigen::DenseBase<A>& gate,
                                  const Eigen::DenseBase<B>& up, Executor* executor = nullptr) {
   using Scalar = typename A::Scalar;
+  static_assert(detail::require_number<Scalar>());
   detail::require_scalar<Scalar, B>();
   detail::require_matrix(view(up), "up", gate.rows(), gate.cols(), "gate");
   Matrix<Scalar> out(gate.rows(), gate.cols());
@@ -60,6 +64,7 @@ GatedGradients<typename A::Scalar> gated_backward(Activation kind, const Eigen::
                                                   const Eigen::DenseBase<G>& grad_out,
                                                   Executor* executor = nullptr) {
   using Scalar = typename A::Scalar;
+  static_assert(detail::require_number<Scalar>());
   detail::require_scalar<Scalar, B>();
   detail::require_scalar<Scalar, G>();
   detail::require_matrix(view(up), "up", gate.rows(), gate.cols(), "gate");

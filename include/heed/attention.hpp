@@ -25,6 +25,7 @@
 #include "heed/mask.hpp"
 #include "heed/matrix_product.hpp"
 #include "heed/reference.hpp"
+#include "heed/scalar.hpp"
 #include "heed/workspace.hpp"
 
 namespace heed {
@@ -85,6 +86,7 @@ template <class Q, class K, class V>
 AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& query,
                                                    const Eigen::DenseBase<K>& key,
                                                    const Eigen::DenseBase<V>& value) {
+  static_assert(require_number<typename Q::Scalar>());
   static_assert(same_scalar<Q, K, V>, "query, key and value need the same scalar type: cast them");
   AttentionTensors<typename Q::Scalar> tensors;
   tensors.query = view(query);
@@ -225,6 +227,7 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_logsumexp(
 /// does the same without the matrix, and skips what it hides. Throws ShapeError if n is negative.
 template <class Scalar = double>
 Matrix<Scalar> causal_mask(Index n) {
+  static_assert(detail::require_number<Scalar>());
   if (n < 0) throw_shape_error("a causal mask of " + std::to_string(n) + " positions");
   Matrix<Scalar> mask = Matrix<Scalar>::Zero(n, n);
   mask.template triangularView<Eigen::StrictlyUpper>().setConstant(-std::numeric_limits<Scalar>::infinity());

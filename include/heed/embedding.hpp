@@ -15,12 +15,15 @@
 #include "heed/error.hpp"
 #include "heed/parameters.hpp"
 #include "heed/random.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
 /// A table of one vector for each token: row id of `table` is the embedding of token id.
 template <class Scalar>
 class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   Matrix<Scalar> table;  // vocab_size x d_model
 

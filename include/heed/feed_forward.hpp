@@ -9,6 +9,7 @@
 
 #include "heed/activation.hpp"
 #include "heed/linear.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -25,6 +26,8 @@ struct FeedForwardOptions {
 /// of the caller's.
 template <class Scalar>
 class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   Linear<Scalar> up;                   // d_model x d_ff
   std::optional<Linear<Scalar>> gate;  // d_model x d_ff, if it is gated

@@ -18,6 +18,7 @@
 #include "heed/gpt.hpp"
 #include "heed/kv_cache.hpp"
 #include "heed/sampling.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -29,6 +30,8 @@ namespace heed {
 /// allocate nothing. The model must outlive this and not change meanwhile.
 template <class Scalar>
 class GptDecoder {
+  static_assert(detail::require_kernels<Scalar>());
+
  public:
   /// keep: how much of a full context is read anew, default half. With keep = context every token of a long
   /// text sees as much as fits, at the cost of a whole context for each. Throws ArgumentError unless keep is

@@ -21,6 +21,7 @@
 #include "heed/gpt.hpp"
 #include "heed/loss.hpp"
 #include "heed/optimizer.hpp"
+#include "heed/scalar.hpp"
 #include "heed/shared_items.hpp"
 #include "heed/token_windows.hpp"
 
@@ -51,6 +52,8 @@ struct TrainingStep {
 /// depends on the number of threads.
 template <class Scalar>
 class GptTrainer {
+  static_assert(detail::require_kernels<Scalar>());
+
  public:
   /// Throws ShapeError or ArgumentError for sizes below 1, a seq_len beyond the context, options out of
   /// range, or more bytes than the machine has (gpt_memory.hpp counts them), before any is taken.

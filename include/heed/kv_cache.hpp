@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "heed/attention_options.hpp"
+#include "heed/scalar.hpp"
 #include "heed/view.hpp"
 #include "heed/workspace.hpp"
 
@@ -50,6 +51,8 @@ class MultiHeadAttentionDecodePlan;
 /// use by several threads at once while one of them changes it.
 template <class T>
 class HEED_EXPORT KvCache {
+  static_assert(detail::require_kernels<T>());
+
  public:
   /// Throws ShapeError if a size is negative or a head size below 1, ArgumentError for 16-bit storage of
   /// double, and, before any memory is taken, for more bytes than the machine has.

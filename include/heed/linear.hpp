@@ -11,6 +11,7 @@
 #include "heed/matrix_product.hpp"
 #include "heed/parameters.hpp"
 #include "heed/random.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -24,6 +25,8 @@ namespace heed {
 /// depend on that row alone.
 template <class Scalar>
 class Linear : public ParameterWalk<Linear<Scalar>> {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   Matrix<Scalar> w;     // in x out
   RowVector<Scalar> b;  // 1 x out, or empty: none

@@ -18,6 +18,7 @@
 #include "heed/float_bits.hpp"
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
+#include "heed/scalar.hpp"
 #include "heed/token.hpp"
 
 namespace heed {
@@ -111,6 +112,7 @@ CrossEntropy<typename X::Scalar> cross_entropy(const Eigen::DenseBase<X>& logits
                                                const CrossEntropyOptions& options, bool with_gradient,
                                                Executor* executor) {
   using Scalar = typename X::Scalar;
+  static_assert(detail::require_number<Scalar>());
   static_assert(std::is_floating_point_v<Scalar>,
                 "cross_entropy is for float, double and long double: the loss is a double");
   check_loss_options(options, logits.cols());

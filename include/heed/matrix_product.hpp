@@ -9,13 +9,10 @@
 #include "heed/eigen_view.hpp"
 #include "heed/product_plan.hpp"
 #include "heed/reference.hpp"
+#include "heed/scalar.hpp"
 #include "heed/workspace.hpp"
 
 namespace heed {
-
-/// True for the scalars that the compiled engine has kernels for; others run on the loops of reference.hpp.
-template <class Scalar>
-inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_same_v<Scalar, double>;
 
 /// The product of term.b with a, on views that fit: a is m x k, term.b is k x n, term.out is m x n and
 /// overlaps neither. Takes its scratch memory from a CallWorkspace.
@@ -52,6 +49,7 @@ template <class A, class B>
 Matrix<typename A::Scalar> matrix_product(const Eigen::DenseBase<A>& a, const Eigen::DenseBase<B>& b,
                                           Executor* executor = nullptr) {
   using Scalar = typename A::Scalar;
+  static_assert(detail::require_number<Scalar>());
   static_assert(std::is_same_v<Scalar, typename B::Scalar>,
                 "both matrices need the same scalar type: cast one of them");
   if (a.cols() != b.rows()) {

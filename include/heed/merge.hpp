@@ -10,6 +10,7 @@
 
 #include "heed/attention.hpp"
 #include "heed/float_bits.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -28,6 +29,7 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
   using Scalar = typename O::Scalar;
   using std::exp;
   using std::log;
+  static_assert(detail::require_number<typename O::Scalar>());
   static_assert(detail::same_scalar<O, L, P, M>, "both parts need the same scalar type: cast them");
   const auto require_same = [](const auto& a, const auto& b, const char* name) {
     if (a.rows() != b.rows() || a.cols() != b.cols()) {

@@ -17,6 +17,7 @@
 #include "heed/multi_head_attention_decode_plan.hpp"
 #include "heed/parameters.hpp"
 #include "heed/random.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -46,6 +47,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
                                                 const Eigen::DenseBase<O>& w_o, Index num_heads,
                                                 const LayerOptions& options = {}) {
   using Scalar = typename X::Scalar;
+  static_assert(detail::require_number<Scalar>());
   static_assert(std::is_same_v<Scalar, typename Q::Scalar> && std::is_same_v<Scalar, typename K::Scalar> &&
                     std::is_same_v<Scalar, typename V::Scalar> && std::is_same_v<Scalar, typename O::Scalar>,
                 "x and the weights need the same scalar type: cast them");
@@ -86,6 +88,8 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
 /// keeps nothing, so one layer serves several threads at once.
 template <class Scalar>
 class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   using RowVector = heed::RowVector<Scalar>;
 

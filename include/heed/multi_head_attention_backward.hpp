@@ -24,6 +24,7 @@
 #include "heed/layer_functions.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "heed/parameters.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -37,6 +38,8 @@ namespace heed {
 /// Threads: the executor's of the options; the same bits for any number. One pass serves one step at a time.
 template <class Scalar>
 class MultiHeadAttentionPass {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   /// For x of `rows` rows; cross-attention also says how many rows keys and values are made from. Throws as
   /// MultiHeadAttention::forward does for what does not fit.

@@ -12,6 +12,7 @@
 #include "heed/attention_plan.hpp"
 #include "heed/executor.hpp"
 #include "heed/mask.hpp"
+#include "heed/scalar.hpp"
 #include "heed/view.hpp"
 
 namespace heed {
@@ -95,6 +96,8 @@ void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerT
 /// float or double. The same bits as AttentionPlan promises.
 template <class T>
 class HEED_EXPORT MultiHeadAttentionPlan {
+  static_assert(detail::require_kernels<T>());
+
  public:
   /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes,
   /// mask or options make no sense.

@@ -9,6 +9,7 @@
 #include "heed/float_bits.hpp"
 #include "heed/layer_functions.hpp"
 #include "heed/parameters.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -19,6 +20,8 @@ namespace heed {
 /// Const and stateless, as Linear. Threads: the caller's, or the executor's; the same bits for any number.
 template <class Scalar>
 class Norm : public ParameterWalk<Norm<Scalar>> {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   RowVector<Scalar> weight;  // 1 x cols
   RowVector<Scalar> bias;    // 1 x cols, or empty: none

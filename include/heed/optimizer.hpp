@@ -17,6 +17,7 @@
 
 #include "heed/executor.hpp"
 #include "heed/parameter.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -72,6 +73,8 @@ struct AdamWOptions {
 /// weight, taken by the constructor; step() allocates nothing. T is float or double.
 template <class T>
 class HEED_EXPORT AdamW {
+  static_assert(detail::require_kernels<T>());
+
  public:
   /// Throws ArgumentError for options out of range.
   explicit AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options = {});
@@ -113,6 +116,8 @@ struct SgdOptions {
 /// momentum a number for each weight.
 template <class T>
 class HEED_EXPORT Sgd {
+  static_assert(detail::require_kernels<T>());
+
  public:
   /// Throws ArgumentError for options out of range.
   explicit Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options = {});
@@ -146,11 +151,13 @@ HEED_EXPORT double clip_gradients(std::span<const Parameter<T>> weights, double 
 
 template <class T>
 double gradient_norm(const std::vector<Parameter<T>>& weights, Executor* executor = nullptr) {
+  static_assert(detail::require_kernels<T>());
   return gradient_norm(std::span<const Parameter<T>>(weights), executor);
 }
 template <class T>
 double clip_gradients(const std::vector<Parameter<T>>& weights, double most_norm,
                       Executor* executor = nullptr) {
+  static_assert(detail::require_kernels<T>());
   return clip_gradients(std::span<const Parameter<T>>(weights), most_norm, executor);
 }
 

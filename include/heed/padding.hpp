@@ -16,6 +16,7 @@
 
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -25,6 +26,7 @@ namespace heed {
 /// are rows.
 template <class X>
 void clear_padding(Eigen::DenseBase<X>& matrix, std::span<const Index> lengths) {
+  static_assert(detail::require_number<typename X::Scalar>());
   const Index batch_size = static_cast<Index>(lengths.size());
   if (batch_size == 0 ? matrix.rows() != 0 : matrix.rows() % batch_size != 0) {
     throw_shape_error("matrix has " + std::to_string(matrix.rows()) + " rows, which " +

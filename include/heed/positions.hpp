@@ -10,6 +10,7 @@
 #include "heed/eigen_view.hpp"
 #include "heed/error.hpp"
 #include "heed/memory.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed {
 
@@ -18,6 +19,8 @@ namespace heed {
 /// An odd d_model has one sine more than cosines.
 template <class Scalar>
 class SinusoidalPositions {
+  static_assert(detail::require_number<Scalar>());
+
  public:
   /// Throws ShapeError if max_len is negative or d_model below 1, ArgumentError for more bytes than the
   /// machine has.
@@ -38,7 +41,7 @@ class SinusoidalPositions {
       const Angle wavelength = pow(Angle(10000), Angle(even) / Angle(d_model));
       for (Index p = 0; p < max_len; ++p) {
         const Angle angle = Angle(p) / wavelength;
-        table_(p, j) = static_cast<Scalar>(j % 2 == 0 ? sin(angle) : cos(angle));
+        table_(p, j) = detail::number<Scalar>(j % 2 == 0 ? sin(angle) : cos(angle));
       }
     }
   }

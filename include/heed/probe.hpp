@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "heed/eigen_view.hpp"
@@ -57,6 +58,8 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 /// tolerance or most_cuts below 1.
 template <class Module, class X>
 CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
+  static_assert(std::is_floating_point_v<typename X::Scalar>,
+                "verify_causal takes float, double or long double: its report is in double");
   using Scalar = typename X::Scalar;
   if (detail::is_nan(options.tolerance) || options.tolerance < 0) {
     throw_argument_error("tolerance is " + detail::number_text(options.tolerance) +
@@ -136,6 +139,8 @@ struct RowSumReport {
 template <class W>
 RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double tolerance = -1) {
   using Scalar = typename W::Scalar;
+  static_assert(std::is_floating_point_v<Scalar>,
+                "rows_sum_to_one takes float, double or long double: its report is in double");
   RowSumReport report;
   const double terms = (std::max)(1.0, static_cast<double>(weights.cols()) / 128);
   const double eps = static_cast<double>(std::numeric_limits<Scalar>::epsilon());

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "heed/row_functions.hpp"
+#include "heed/scalar.hpp"
 
 namespace heed::reference {
 
@@ -20,18 +21,50 @@ T weighted(T x, T weight) {
   return weight == T(0) ? weight : x * weight;
 }
 
-/// The value of an activation at one number, and its derivative.
+/// True for scalars that have a complementary error function of their own.
 template <class T>
-T activation_value(Activation kind, T x) {
+concept HasErfc = std::is_floating_point_v<T>;
+
+/// Phi(x), the normal distribution. Where there is no erfc: by its continued fraction where x is far from 0
+/// (Laplace), else by its series (Marsaglia 2004), so that any scalar with an exponential has it.
+template <class T>
+T normal_distribution(const T& x) {
   using std::erfc;
   using std::exp;
   using std::sqrt;
+  if constexpr (HasErfc<T>) {
+    return erfc(-x / sqrt(T(2))) / T(2);
+  } else {
+    const T density = exp(-x * x / T(2)) * detail::number<T>(0.39894228040143267794L);
+    const T size = x < T(0) ? T(-x) : x;
+    if (size > T(2)) {
+      constexpr int terms = 120;
+      T fraction = size;
+      for (int k = terms; k > 0; --k) fraction = size + detail::number<T>(k) / fraction;
+      const T tail = density / fraction;
+      return x < T(0) ? tail : T(T(1) - tail);
+    }
+    constexpr int terms = 40;  // 2^81 / 81!! is below any rounding error
+    T term = x;
+    T sum = x;
+    for (int k = 1; k < terms; ++k) {
+      term *= x * x / detail::number<T>(2 * k + 1);
+      sum += term;
+    }
+    return detail::number<T>(0.5) + density * sum;
+  }
+}
+
+/// The value of an activation at one number, and its derivative.
+template <class T>
+T activation_value(Activation kind, T x) {
+  using std::exp;
   switch (kind) {
     case Activation::gelu:
-      return weighted<T>(x, erfc(-x / sqrt(T(2))) / T(2));
+      return weighted<T>(x, normal_distribution<T>(x));
     case Activation::gelu_tanh: {
       // x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)), which keeps its digits where tanh(u) is near -1.
-      const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
+      const T u = detail::number<T>(0.79788456080286535588L) * (x + detail::number<T>(0.044715L) * x * x * x);
       if (!(u < T(0))) return x / (T(1) + exp(T(-2) * u));
       const T half = exp(u);
       return weighted<T>(weighted<T>(x, half) / (T(1) + half * half), half);
@@ -50,15 +83,15 @@ T activation_value(Activation kind, T x) {
 
 template <class T>
 T activation_slope(Activation kind, T x) {
-  using std::erfc;
   using std::exp;
-  using std::sqrt;
   switch (kind) {
     case Activation::gelu:
-      return erfc(-x / sqrt(T(2))) / T(2) + weighted<T>(x, exp(-x * x / T(2))) * T(0.39894228040143267794L);
+      return normal_distribution<T>(x) +
+             weighted<T>(x, exp(-x * x / T(2))) * detail::number<T>(0.39894228040143267794L);
     case Activation::gelu_tanh: {
-      const T u = T(0.79788456080286535588L) * (x + T(0.044715L) * x * x * x);
-      const T du = T(0.79788456080286535588L) * (T(1) + T(3) * T(0.044715L) * x * x);
+      const T u = detail::number<T>(0.79788456080286535588L) * (x + detail::number<T>(0.044715L) * x * x * x);
+      const T du =
+          detail::number<T>(0.79788456080286535588L) * (T(1) + T(3) * detail::number<T>(0.044715L) * x * x);
       const T e = exp(T(u < T(0) ? T(2) * u : T(-2) * u));
       const T large = T(1) / (T(1) + e);
       const T s = u < T(0) ? T(e * large) : large;
@@ -86,15 +119,18 @@ struct RowFunctions {
   struct RowScale {
     T power = T(1);
     T mean = T(0);
+    T rest = T(0);  // what rounding took from the mean
     T size = T(0);  // variance + epsilon
     T factor = T(0);
 
     RowScale(const Input& x, const NormOptions& options, Index i) {
-      find(x, options, i, T(options.epsilon));
+      find(x, options, i, detail::number<T>(options.epsilon), false);
       // A norm does not depend on the scale of its row: where squares overflow, or lose their digits below
       // the smallest number, the row is taken times a power of two that makes its elements ordinary numbers.
+      // Where more was taken from the mean than the elements are apart, as where all are equal, it is put
+      // back.
       const T least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
-      if (size >= least && size <= std::numeric_limits<T>::max()) return;
+      if (size >= least && size <= std::numeric_limits<T>::max() && T(2) * rest * rest <= size) return;
       T largest = root_of_epsilon(options);
       for (Index j = 0; j < x.cols; ++j) {
         if (x(i, j) > largest) largest = x(i, j);
@@ -103,26 +139,24 @@ struct RowFunctions {
       if (!(largest <= std::numeric_limits<T>::max())) return;
       while (largest * power > T(0x1p20)) power *= T(0.5);
       while (largest * power < T(1)) power *= T(2);
-      const T epsilon = T(options.epsilon) * power * power;
-      find(x, options, i, epsilon > std::numeric_limits<T>::min() ? epsilon : std::numeric_limits<T>::min());
+      const T epsilon = detail::number<T>(options.epsilon) * power * power;
+      const T least_epsilon = std::numeric_limits<T>::min();
+      find(x, options, i, epsilon > least_epsilon ? epsilon : least_epsilon, true);
     }
 
     static T root_of_epsilon(const NormOptions& options) {
       using std::sqrt;
-      return sqrt(T(options.epsilon));
+      return sqrt(detail::number<T>(options.epsilon));
     }
 
-    void find(const Input& x, const NormOptions& options, Index i, const T& epsilon) {
+    void find(const Input& x, const NormOptions& options, Index i, const T& epsilon, bool whole_mean) {
       using std::sqrt;
-      const T count = T(x.cols);
+      const T count = detail::number<T>(x.cols);
       mean = T(0);
+      rest = T(0);
       for (Index j = 0; options.centred && j < x.cols; ++j) mean += x(i, j) * power / count;
-      if (options.centred && power != T(1)) {
-        // What rounding took from the mean would be all that is left of a row of equal elements.
-        T rest = T(0);
-        for (Index j = 0; j < x.cols; ++j) rest += distance(x, i, j) / count;
-        mean += rest;
-      }
+      for (Index j = 0; options.centred && j < x.cols; ++j) rest += distance(x, i, j) / count;
+      if (whole_mean) mean += rest;
       T variance = T(0);
       for (Index j = 0; j < x.cols; ++j) variance += distance(x, i, j) * distance(x, i, j) / count;
       size = variance + epsilon;
@@ -160,7 +194,7 @@ struct RowFunctions {
 
   static void norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out, Input base,
                             Output grad_x, Executor* = nullptr) {
-    const T count = T(x.cols);
+    const T count = detail::number<T>(x.cols);
     for (Index i = 0; i < x.rows; ++i) {
       if (adds_nothing(x, grad_out, i)) {
         for (Index j = 0; j < x.cols; ++j) grad_x(i, j) = base.empty() ? T(0) : base(i, j);

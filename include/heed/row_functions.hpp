@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "heed/executor.hpp"
+#include "heed/scalar.hpp"
 #include "heed/view.hpp"
 
 namespace heed {
@@ -62,6 +63,8 @@ struct RowLoss {
 /// in another way. Threads: the caller's, or the executor's.
 template <class T>
 struct HEED_EXPORT RowFunctions {
+  static_assert(detail::require_kernels<T>());
+
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 

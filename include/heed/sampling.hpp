@@ -8,6 +8,7 @@
 #include <span>
 
 #include "heed/random.hpp"
+#include "heed/scalar.hpp"
 #include "heed/token.hpp"
 #include "heed/view.hpp"
 
@@ -41,6 +42,13 @@ HEED_EXPORT void require_logits_for(const SamplingOptions& options, Index num_lo
 /// than vocab_size, ArgumentError for one that is NaN, or if none is finite. T is float or double.
 template <class T>
 HEED_EXPORT TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
+
+/// Refuses scores of another type with a sentence.
+template <class T>
+requires(!has_kernels<T>) TokenId sample_token(std::span<const T>, const SamplingOptions&, Random&) {
+  static_assert(detail::require_kernels<T>());
+  return 0;
+}
 
 extern template TokenId sample_token(std::span<const float>, const SamplingOptions&, Random&);
 extern template TokenId sample_token(std::span<const double>, const SamplingOptions&, Random&);

@@ -6,6 +6,7 @@
 
 #include "heed/config.hpp"
 
+#include "heed/scalar.hpp"
 #include "heed/view.hpp"
 
 namespace heed {
@@ -26,6 +27,8 @@ struct WeightsTile {
 /// different heads, and for different rows of one head unless in_order().
 template <class T>
 class WeightsObserver {
+  static_assert(detail::require_number<T>());
+
  public:
   virtual ~WeightsObserver() = default;
 
