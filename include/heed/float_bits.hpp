@@ -39,8 +39,8 @@ namespace heed::detail {
   return 0x7FF0'0000'0000'0000u;
 }
 
-/// Types of scalars whose bits are looked at; for others the functions below ask std:: or the type's own
-/// isnan, isfinite and isinf.
+/// Types of scalars whose bits are looked at; for others the functions below ask std::, or the type's own
+/// arithmetic.
 template <class T>
 concept HasFloatBits = std::same_as<T, float> || std::same_as<T, double>;
 
@@ -49,9 +49,10 @@ template <class T>
 [[nodiscard, gnu::always_inline]] constexpr bool is_nan(const T& x) {
   if constexpr (HasFloatBits<T>) {
     return magnitude_bits(x) > infinity_bits(x);
+  } else if constexpr (std::floating_point<T>) {
+    return std::isnan(x);
   } else {
-    using std::isnan;
-    return isnan(x);
+    return !(x == x);
   }
 }
 
@@ -60,9 +61,10 @@ template <class T>
 [[nodiscard, gnu::always_inline]] constexpr bool is_finite(const T& x) {
   if constexpr (HasFloatBits<T>) {
     return magnitude_bits(x) < infinity_bits(x);
+  } else if constexpr (std::floating_point<T>) {
+    return std::isfinite(x);
   } else {
-    using std::isfinite;
-    return isfinite(x);
+    return x - x == T(0);
   }
 }
 
@@ -72,8 +74,7 @@ template <class T>
   if constexpr (HasFloatBits<T>) {
     return magnitude_bits(x) == infinity_bits(x);
   } else {
-    using std::isinf;
-    return isinf(x);
+    return !is_nan(x) && !is_finite(x);
   }
 }
 
