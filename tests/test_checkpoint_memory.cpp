@@ -120,8 +120,8 @@ TEST_CASE("a load or resume that runs out of memory is bad_alloc, and changes no
       });
   CHECK(contains(config_to_json(tiny_config), "\"vocab_size\": 3"));
   sweep_allocations(
-      "config_from_json", nothing,
-      [](Nothing) { (void)config_from_json(config_to_json(tiny_config)); }, unchecked, unchecked);
+      "config_from_json", nothing, [](Nothing) { (void)config_from_json(config_to_json(tiny_config)); },
+      unchecked, unchecked);
 }
 
 TEST_CASE("a tokenizer that runs out of memory is bad_alloc") {

@@ -1,5 +1,5 @@
-// What the machine has no memory for is refused by its bytes before any is taken; what it has memory for takes
-// as much as was counted.
+// What the machine has no memory for is refused by its bytes before any is taken; what it has memory for
+// takes as much as was counted.
 
 #include "allocation_sweep.hpp"
 #include "gpt_cases.hpp"
@@ -48,30 +48,30 @@ TEST_CASE("layers of absurd sizes are refused by their bytes before any memory i
                  "a matrix of 1073741824 x 4096 needs 17592186044416 bytes"));
   CHECK(contains(refusal([&] { TokenEmbedding<double>(huge, huge, random); }),
                  "needs more bytes than can be counted"));
-  CHECK(contains(refusal([&] { Linear<float>(large, large, random); }), "a matrix of 1073741824 x 1073741824"));
+  CHECK(
+      contains(refusal([&] { Linear<float>(large, large, random); }), "a matrix of 1073741824 x 1073741824"));
   CHECK(contains(refusal([&] { FeedForward<float>(large, 4 * large, random); }), "a feed-forward layer of"));
   CHECK(contains(refusal([&] { Norm<double>(huge * 64); }), "a matrix of 1 x 70368744177664"));
   CHECK(contains(refusal([&] { MultiHeadAttention<float>(large, 1, random); }),
                  "multi-head attention of d_model 1073741824, num_heads 1, head_dim 1073741824"));
   CHECK(contains(refusal([&] {
-                   MultiHeadAttention<double>({.d_model = 8, .num_heads = huge * 4096, .head_dim = huge * 4096},
-                                              random);
+                   MultiHeadAttention<double>(
+                       {.d_model = 8, .num_heads = huge * 4096, .head_dim = huge * 4096}, random);
                  }),
                  "needs more bytes than can be counted"));
   CHECK(contains(refusal([] { SinusoidalPositions<float>(huge, 16); }), "a matrix of 1099511627776 x 16"));
   CHECK(contains(refusal([] { Rotary(64, huge); }), "a rotary of 1099511627776 positions and rotary_dim 64"));
   CHECK(contains(refusal([] {
-                   KvCache<float>({.num_kv_heads = 8, .head_dim = 128, .value_dim = 128, .capacity = large * 64});
+                   KvCache<float>(
+                       {.num_kv_heads = 8, .head_dim = 128, .value_dim = 128, .capacity = large * 64});
                  }),
                  "a cache of 1 sequence with 68719476736 tokens, 8 heads"));
-  CHECK(contains(refusal([] {
-                   KvCache<double>({.batch_size = huge,
-                                    .num_kv_heads = huge,
-                                    .head_dim = huge,
-                                    .value_dim = 1,
-                                    .capacity = huge});
-                 }),
-                 "needs more bytes than can be counted"));
+  CHECK(contains(
+      refusal([] {
+        KvCache<double>(
+            {.batch_size = huge, .num_kv_heads = huge, .head_dim = huge, .value_dim = 1, .capacity = huge});
+      }),
+      "needs more bytes than can be counted"));
   CHECK(KvCache<float>::bytes_of({.head_dim = huge, .value_dim = huge, .capacity = 1}) > physical_memory());
 }
 
@@ -101,19 +101,21 @@ TEST_CASE("a GPT of absurd sizes, its training and its decoder are refused by th
   CHECK(contains(refusal([&] { GptTrainer<float>(model, {.batch_size = huge * 4096}); }), "a batch of"));
   const TokenWindows windows(drawn_ids(200, 12, 1), 6);
   TokenBatch batch;
-  CHECK(contains(refusal([&] { windows.draw(random, huge, batch); }), "batch_size 1099511627776 and seq_len 6"));
+  CHECK(contains(refusal([&] { windows.draw(random, huge, batch); }),
+                 "batch_size 1099511627776 and seq_len 6"));
   CHECK(contains(message_of<ShapeError>([] { require_windows(10'000, 100'000); }),
                  "there are 10000 tokens: a window of 100000 and the token after it need more"));
 }
 
-TEMPLATE_TEST_CASE("a GPT, its trainer and its decoder take the bytes that were counted, to a twentieth", "", float, double) {
+TEMPLATE_TEST_CASE("a GPT, its trainer and its decoder take the bytes that were counted, to a twentieth", "",
+                   float, double) {
   for (const PositionKind positions :
        {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
     for (const bool gated : {false, true}) {
       const GptConfig config = config_of(positions, gated);
       CAPTURE(static_cast<int>(positions), gated);
-      // Within a twentieth: the objects around the matrices have a round number, and what is taken has strings
-      // that are given back.
+      // Within a twentieth: the objects around the matrices have a round number, and what is taken has
+      // strings that are given back.
       const auto check_bytes = [](std::size_t taken, std::uint64_t counted) {
         CHECK(static_cast<double>(counted) > 0.95 * static_cast<double>(taken));
         CHECK(static_cast<double>(counted) < 1.05 * static_cast<double>(taken));
