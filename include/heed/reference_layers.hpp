@@ -129,18 +129,18 @@ struct RowFunctions {
       // the smallest number, the row is taken times a power of two that makes its elements ordinary numbers.
       // Where more was taken from the mean than the elements are apart, as where all are equal, it is put
       // back.
-      const T least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
-      if (size >= least && size <= std::numeric_limits<T>::max() && T(2) * rest * rest <= size) return;
+      const T least = (std::numeric_limits<T>::min)() / std::numeric_limits<T>::epsilon();
+      if (size >= least && size <= (std::numeric_limits<T>::max)() && T(2) * rest * rest <= size) return;
       T largest = root_of_epsilon(options);
       for (Index j = 0; j < x.cols; ++j) {
         if (x(i, j) > largest) largest = x(i, j);
         if (-x(i, j) > largest) largest = -x(i, j);
       }
-      if (!(largest <= std::numeric_limits<T>::max())) return;
+      if (!(largest <= (std::numeric_limits<T>::max)())) return;
       while (largest * power > T(0x1p20)) power *= T(0.5);
       while (largest * power < T(1)) power *= T(2);
       const T epsilon = detail::number<T>(options.epsilon) * power * power;
-      const T least_epsilon = std::numeric_limits<T>::min();
+      const T least_epsilon = (std::numeric_limits<T>::min)();
       find(x, options, i, epsilon > least_epsilon ? epsilon : least_epsilon, true);
     }
 

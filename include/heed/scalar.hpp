@@ -8,7 +8,6 @@
 
 #include "heed/config.hpp"
 
-#include <complex>
 #include <type_traits>
 
 namespace heed {
@@ -19,10 +18,12 @@ inline constexpr bool has_kernels = std::is_same_v<Scalar, float> || std::is_sam
 
 namespace detail {
 
+// Asked of its members: C's own header makes a macro of the name "complex".
 template <class Scalar>
-inline constexpr bool is_complex = false;
-template <class Scalar>
-inline constexpr bool is_complex<std::complex<Scalar>> = true;
+inline constexpr bool is_complex = requires(const Scalar& x) {
+  x.real();
+  x.imag();
+};
 
 /// A number as a scalar. One that carries derivatives is made from a double, and has none.
 template <class Scalar, class Number>
