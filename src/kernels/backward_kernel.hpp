@@ -253,15 +253,13 @@ struct BackwardPass {
       add_visible_to_keys(first_row, r, rows, first_key, range, seen);
   }
 
-  /// Notes whom a row sees, before its scores become weights, and whether that is anybody.
+  /// Notes whom a row sees, before its scores become weights, if somebody will ask, and whether that is
+  /// anybody. NaN is no largest score; a row that has one is told by its logsumexp.
   void note_row(Index row, Index i, KeyRange own, T* scores, bool* seen) {
-    if (pass.plain) {
-      (void)finish_plain<T>(scores, own, block.scale);
-    } else {
-      (void)hide<T>(scores, own, pass.visible_keys(i));
-    }
-    note_seen<T>(scores, own, seen);
-    sees[row] |= any_of(seen + own.begin, own.end - own.begin);
+    const T largest =
+        pass.plain ? finish_plain<T>(scores, own, block.scale) : hide<T>(scores, own, pass.visible_keys(i));
+    sees[row] |= largest > -FloatTraits<T>::infinity;
+    if (!keys_finite || !rows_finite) note_seen<T>(scores, own, seen);
   }
 
   /// grad_query += grad_S * key
@@ -331,7 +329,8 @@ struct BackwardPass {
     for (Index row = grads.first_row; row < grads.last_row; ++row) {
       const T logsumexp = grads.logsumexp.data[row * grads.logsumexp.row_stride];
       const T weight = exp_nonpositive_scalar<T>(block.sinks[0] - shift_of(logsumexp));
-      grads.sink_terms[row] = sees[row] ? -weight * delta[row] : T(0);
+      const bool sees_any = sees[row] || logsumexp != logsumexp;
+      grads.sink_terms[row] = sees_any ? -weight * delta[row] : T(0);
     }
   }
 };
