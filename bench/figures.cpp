@@ -3,6 +3,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "heed/error.hpp"
+
 namespace heed::bench {
 
 namespace {
@@ -68,10 +70,8 @@ std::string format(const char* pattern, double value) {
   const std::chars_format form = whole[letter] == 'f'   ? std::chars_format::fixed
                                  : whole[letter] == 'e' ? std::chars_format::scientific
                                                         : std::chars_format::general;
-  char digits[512];
-  const char* end = std::to_chars(digits, digits + sizeof digits, value, form, precision).ptr;
   std::string text(whole.substr(0, start));
-  text.append(digits, end).append(whole.substr(letter + 1));
+  text.append(detail::number_text(value, form, precision)).append(whole.substr(letter + 1));
   const std::size_t percent = text.find("%%");
   return percent == std::string::npos ? text : text.erase(percent, 1);
 }

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "heed/float_bits.hpp"
+
 namespace heed {
 
 void throw_shape_error(const std::string& message) {
@@ -24,24 +26,35 @@ void throw_training_error(const std::string& message) {
   throw TrainingError(message);
 }
 
+namespace {
+
+// The number as std::to_chars has it in these forms. NaN is "nan": what made it sets its sign, differently on
+// every processor.
+template <class T, class... Forms>
+std::string text_of(T value, Forms... forms) {
+  if (detail::is_nan(value)) return "nan";
+  char text[512];  // the largest double has 309 digits before the point
+  const auto result = std::to_chars(text, text + sizeof text, value, forms...);
+  return {text, result.ec == std::errc() ? result.ptr : text};
+}
+
+}  // namespace
+
 std::string detail::number_text(double value) {
   // 500000, not 5e+05.
-  if (std::abs(value) < 1e15 && value == std::trunc(value))
-    return number_text(value, std::chars_format::fixed, 0);
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+  if (std::abs(value) < 1e15 && value == std::trunc(value)) {
+    return text_of(value, std::chars_format::fixed, 0);
+  }
+  return text_of(value);
 }
 
 std::string detail::number_text(float value) {
   if (std::abs(value) < 1e15F && value == std::trunc(value)) return number_text(static_cast<double>(value));
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+  return text_of(value);
 }
 
 std::string detail::number_text(double value, std::chars_format form, int precision) {
-  char text[512];  // the largest double has 309 digits before the point
-  const auto result = std::to_chars(text, text + sizeof text, value, form, precision);
-  return {text, result.ec == std::errc() ? result.ptr : text};
+  return text_of(value, form, precision);
 }
 
 }  // namespace heed

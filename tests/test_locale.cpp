@@ -130,5 +130,7 @@ TEST_CASE("numbers in messages have no more digits than they need") {
   CHECK(detail::number_text(1e300) == "1e+300");
   CHECK(detail::number_text(1e-5) == "1e-05");
   CHECK(detail::number_text(kInf<double>) == "inf");
+  CHECK(detail::number_text(std::copysign(kNaN<double>, -1.0)) == "nan");
+  CHECK(detail::number_text(std::copysign(kNaN<float>, -1.0F)) == "nan");
   CHECK(detail::number_text(2.0 / 3, std::chars_format::fixed, 3) == "0.667");
 }
