@@ -329,8 +329,9 @@ TEST_CASE("axes up to the largest finite number have labels that are numbers") {
           CAPTURE(picture);
           CHECK_FALSE(contains(picture, "nan"));
           CHECK_FALSE(contains(picture, "inf"));
-          CHECK(contains(picture, "e+30"));
         }
+        // Points have margins, within which a small picture may have no tick but 0, at any scale.
+        CHECK(contains(curve, "e+30"));
       }
     }
     PlotOptions options = ascii(60, 8);
