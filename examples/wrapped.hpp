@@ -30,7 +30,7 @@ inline std::string wrapped(const std::string& label, const std::vector<std::stri
     const heed::Index more = heed::display_width(piece);
     if (begun && used + 1 + more > width) {
       text.erase(text.find_last_not_of(' ') + 1);
-      text += "\n" + std::string(static_cast<std::size_t>(indent), ' ');
+      text.append(1, '\n').append(static_cast<std::size_t>(indent), ' ');
       used = indent;
     } else if (begun) {
       text += ' ';

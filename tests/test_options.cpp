@@ -295,11 +295,11 @@ TEST_CASE_METHOD(Sevenths, "observers are handed the weights tile by tile") {
 
 TEST_CASE_METHOD(Sevenths, "functions of the caller change scores and say who sees whom") {
   const auto twice = [](double score, Index, Index, Index, Index) { return 2 * score; };
-  out = heed::flex_attention(query, key, value, twice);
+  options.mask = heed::bottom_right();
+  out = heed::flex_attention(query, key, value, twice, heed::SeesAll{}, options);
   CHECK(holds(out, {(7 + 4 * 14 + 16 * 28) / 21.0}));
 
   const auto even = [](Index, Index, Index, Index key_at) { return key_at % 2 == 0; };
-  options.mask = heed::bottom_right();
   out = heed::flex_attention(query, key, value, heed::KeepScore{}, heed::visible_where(even), options);
   CHECK(holds(out, {(7 + 4 * 28) / 5.0}));
 }

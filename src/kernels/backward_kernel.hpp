@@ -93,10 +93,15 @@ struct BackwardPass {
 
   const T* grad_out_row(Index row) const { return grads.grad_out.data + row * grads.grad_out.row_stride; }
 
-  /// The keys of a tile that a row sees; none if nothing depends on the row, as a grad_out of 0 says: it adds
-  /// nothing then, whatever its query and its out hold.
+  /// Whether nothing depends on a row, as a grad_out of 0 says: it adds nothing then, whatever its query and
+  /// its out hold.
+  bool is_padding(Index row) const {
+    return is_zero_row(grad_out_row(row), grads.grad_out.col_stride, block.value_dim);
+  }
+
+  /// The keys of a tile that a row sees; none if the row is padding.
   KeyRange seen_keys(Index row, Index i, Index first_key, KeyRange range) const {
-    if (is_zero_row(grad_out_row(row), grads.grad_out.col_stride, block.value_dim)) return {0, 0};
+    if (is_padding(row)) return {0, 0};
     return pass.visible_range(row, i, first_key, range);
   }
 
@@ -329,7 +334,7 @@ struct BackwardPass {
     for (Index row = grads.first_row; row < grads.last_row; ++row) {
       const T logsumexp = grads.logsumexp.data[row * grads.logsumexp.row_stride];
       const T weight = exp_nonpositive_scalar<T>(block.sinks[0] - shift_of(logsumexp));
-      const bool sees_any = sees[row] || logsumexp != logsumexp;
+      const bool sees_any = sees[row] || (logsumexp != logsumexp && !is_padding(row));
       grads.sink_terms[row] = sees_any ? -weight * delta[row] : T(0);
     }
   }
