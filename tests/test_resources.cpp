@@ -83,7 +83,7 @@ std::vector<AttentionShape> shapes() {
           {2, 4, 2, 9, 150, 20, 12, {0, 7, 16}, {0, 7, 157}}};
 }
 
-/// No option at all, and all of them at once.
+/// No option but where queries stand, and all of them at once.
 template <class T>
 struct Options {
   Matrix<T> added;
@@ -94,6 +94,8 @@ struct Options {
   Options(const AttentionShape& s, bool all)
       : added(Matrix<T>::Constant(s.query_len, s.kv_len, T(0.5))),
         kept(decltype(kept)::Constant(s.query_len, s.kv_len, true)) {
+    // Functions of scores ask where queries stand.
+    if (!all && s.query_len != s.kv_len) mask = bottom_right();
     if (!all) return;
     mask = causal() & window(100, 0) & bottom_right() & bias(added) & keep_where(kept) &
            alibi(alibi_slopes(s.num_heads));
