@@ -64,7 +64,7 @@ class GptDecoder {
     seen_.insert(seen_.end(), other.seen_.begin(), other.seen_.end());
     logits_ = other.logits_;
   }
-  GptDecoder(GptDecoder&&) = default;
+  GptDecoder(GptDecoder&&) noexcept = default;
 
   /// Reads tokens, and returns the scores of the one after them: 1 x vocab_size. Each has the bits that
   /// Gpt::forward() gives it, as long as the context was never full. Throws RangeError for a token outside

@@ -22,6 +22,7 @@
 
 #include "heed/attention_backward.hpp"
 #include "heed/layer_functions.hpp"
+#include "heed/memory.hpp"
 #include "heed/multi_head_attention.hpp"
 #include "heed/parameters.hpp"
 #include "heed/scalar.hpp"
@@ -52,6 +53,15 @@ class MultiHeadAttentionPass {
         plans_(plans()) {
     check_attention(attention_, options_.mask, options_.score, scalar_type<Scalar>());
     const Index key_rows = kv_rows.value_or(rows);
+    const Index columns = 2 * (layer.w_q.cols() + layer.w_o.rows()) + layer.w_q.rows() + layer.w_o.cols();
+    const Index key_columns =
+        2 * (layer.w_k.cols() + layer.w_v.cols()) + (kv_rows ? layer.w_k.rows() + layer.w_v.rows() : 0);
+    detail::require_memory(
+        detail::plus_bytes(detail::matrix_bytes(sizeof(Scalar), rows, columns + layer.num_heads()),
+                           detail::matrix_bytes(sizeof(Scalar), key_rows, key_columns)),
+        [&] {
+          return "a pass of " + std::to_string(rows) + " rows and " + std::to_string(key_rows) + " of keys";
+        });
     for (Matrix<Scalar>* m : {&query_, &grad_query_}) m->setZero(rows, layer.w_q.cols());
     for (Matrix<Scalar>* m : {&key_, &grad_key_}) m->setZero(key_rows, layer.w_k.cols());
     for (Matrix<Scalar>* m : {&value_, &grad_value_}) m->setZero(key_rows, layer.w_v.cols());
