@@ -97,6 +97,7 @@ heed::BpeTokenizer train(const Options& options) {
 std::vector<TokenId> encode(const heed::BpeTokenizer& tokenizer, const std::string& text) {
   std::vector<TokenId> ids = tokenizer.encode(text);
   std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
   for (const TokenId id : ids) tokens.push_back(demo::in_quotes(tokenizer.id_to_token(id)));
   demo::say("   text:    ", demo::in_quotes(text));
   demo::say("   tokens:  ", tokens);

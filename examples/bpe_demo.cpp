@@ -73,6 +73,7 @@ void print_vocabulary(const BpeTokenizer& tokenizer) {
 void print_encoding(const BpeTokenizer& tokenizer, const std::string& text) {
   const std::vector<TokenId> ids = tokenizer.encode(text);
   std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
   for (const TokenId id : ids) tokens.push_back(in_quotes(tokenizer.id_to_token(id)));
   demo::say("Text:    ", in_quotes(text));
   demo::say("Tokens:  ", tokens);

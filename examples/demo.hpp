@@ -32,6 +32,7 @@ inline std::string in_quotes(std::string_view text) {
 /// "[33, 45, 50, 53]", in pieces between which a line may end.
 inline std::vector<std::string> list(const std::vector<heed::TokenId>& ids) {
   std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
   for (const heed::TokenId id : ids) pieces.push_back(std::to_string(id) + ",");
   if (pieces.empty()) return {"[]"};
   pieces.front().insert(0, 1, '[');
