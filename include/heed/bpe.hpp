@@ -144,7 +144,7 @@ class HEED_EXPORT BpeTokenizer {
   [[nodiscard]] static BpeTokenizer load(const std::filesystem::path& path);
 
   /// Equal vocabularies and equal merges.
-  friend bool operator==(const BpeTokenizer& left, const BpeTokenizer& right);
+  friend HEED_EXPORT bool operator==(const BpeTokenizer& left, const BpeTokenizer& right);
 
  private:
   explicit BpeTokenizer(std::shared_ptr<const text::BpeTables> tables) noexcept;
