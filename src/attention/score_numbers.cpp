@@ -27,9 +27,10 @@ ScoreNumbers<T>::ScoreNumbers(const AttentionShape& shape, const Mask& mask, con
                          ", so small that its reciprocal is beyond the largest float");
   }
   for (const double slope : mask.alibi_slopes()) {
-    if (!std::isfinite(static_cast<T>(slope)))
+    if (!std::isfinite(static_cast<T>(slope))) {
       throw_argument_error("a slope of alibi is " + detail::number_text(slope) +
                            ", beyond the largest float");
+    }
   }
   for (const double sink : options.sinks) {
     if (std::isinf(static_cast<T>(sink)) && !std::isinf(sink))
