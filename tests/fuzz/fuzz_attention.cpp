@@ -46,27 +46,6 @@ AttentionResult<T> run(const Problem& p, Executor* executor = nullptr) {
   return result;
 }
 
-/// Fills with NaN, Inf and garbage what no row sees.
-void poison_hidden(Problem& p) {
-  const AttentionShape& s = p.shape;
-  const Index group = s.num_heads / s.num_kv_heads;
-  const float poisons[] = {kNaN<float>, kInf<float>, -kInf<float>, std::numeric_limits<float>::max()};
-  for (Index b = 0; b < s.batch_size; ++b) {
-    for (Index kv_head = 0; kv_head < s.num_kv_heads; ++kv_head) {
-      for (Index j = 0; j < s.kv_len_of(b); ++j) {
-        bool seen = false;
-        for (Index h = kv_head * group; !seen && h < (kv_head + 1) * group; ++h) {
-          for (Index i = 0; !seen && i < s.query_len_of(b); ++i) seen = p.sees(b, h, i, j);
-        }
-        if (seen) continue;
-        const float poison = poisons[static_cast<std::size_t>(j + b) % std::size(poisons)];
-        p.in.key.block(s.kv_start(b) + j, kv_head * s.head_dim, 1, s.head_dim).setConstant(poison);
-        p.in.value.block(s.kv_start(b) + j, kv_head * s.value_dim, 1, s.value_dim).setConstant(poison);
-      }
-    }
-  }
-}
-
 /// A plan's run in memory of exactly its workspace's size, on matrices with awkward strides, the biases' too.
 template <class T>
 void check_plan(FuzzedDraw& draw, const Problem& p, const AttentionResult<T>& expected) {
