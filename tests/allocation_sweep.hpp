@@ -19,6 +19,10 @@
 #include <xmmintrin.h>  // Clang's declares posix_memalign once more, which it allows before the definition below
 #endif
 
+#if defined(HEED_SANITIZED)
+#include <sanitizer/allocator_interface.h>
+#endif
+
 #include "catch.hpp"
 
 namespace heed::test {
@@ -39,10 +43,13 @@ struct FailingAllocations {
 };
 inline constinit thread_local FailingAllocations failing_allocations;
 
-/// Counts an allocation. False if it is to fail.
-inline bool allocation_succeeds(std::size_t bytes) noexcept {
+inline void count_allocation(std::size_t bytes) noexcept {
   ++allocations;
   allocated_bytes += bytes;
+}
+
+/// False if an allocation is to fail.
+inline bool allocation_succeeds() noexcept {
   FailingAllocations& failing = failing_allocations;
   if (failing.before < 0) return true;
   if (failing.before > 0) {
@@ -135,22 +142,26 @@ void* __libc_memalign(std::size_t alignment, std::size_t bytes) noexcept;
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl*)
 
 void* malloc(std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds(bytes)) return __libc_malloc(bytes);
+  heed::test::count_allocation(bytes);
+  if (heed::test::allocation_succeeds()) return __libc_malloc(bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* calloc(std::size_t count, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds(count * bytes)) return __libc_calloc(count, bytes);
+  heed::test::count_allocation(count * bytes);
+  if (heed::test::allocation_succeeds()) return __libc_calloc(count, bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* realloc(void* memory, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds(bytes)) return __libc_realloc(memory, bytes);
+  heed::test::count_allocation(bytes);
+  if (heed::test::allocation_succeeds()) return __libc_realloc(memory, bytes);
   errno = ENOMEM;
   return nullptr;
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
-  if (heed::test::allocation_succeeds(bytes)) return __libc_memalign(alignment, bytes);
+  heed::test::count_allocation(bytes);
+  if (heed::test::allocation_succeeds()) return __libc_memalign(alignment, bytes);
   errno = ENOMEM;
   return nullptr;
 }
@@ -163,6 +174,17 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noex
 }
 }
 
+#elif defined(HEED_SANITIZED)
+
+namespace heed::test {
+
+/// A sanitizer keeps malloc to itself, but tells of each allocation: all are counted, those of new alone
+/// fail.
+inline const int sanitizer_counts = __sanitizer_install_malloc_and_free_hooks(
+    [](const volatile void*, std::size_t bytes) { count_allocation(bytes); }, [](const volatile void*) {});
+
+}  // namespace heed::test
+
 #endif
 
 namespace heed::test {
@@ -172,7 +194,10 @@ inline void* memory_or_null(std::size_t bytes, std::size_t alignment) noexcept {
 #if defined(HEED_COUNTS_MALLOC)
   return std::aligned_alloc(alignment, rounded);
 #else
-  return allocation_succeeds(bytes) ? std::aligned_alloc(alignment, rounded) : nullptr;
+#if !defined(HEED_SANITIZED)
+  count_allocation(bytes);
+#endif
+  return allocation_succeeds() ? std::aligned_alloc(alignment, rounded) : nullptr;
 #endif
 }
 

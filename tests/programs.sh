@@ -133,5 +133,6 @@ for name in conformance bpe_conformance; do
   refuses 'there is no folder "none"' "$name" none
   refuses 'DIR' "$name"
   run 1 "$name" .
+  run 1 "$name" . . # several folders are taken: 2 would be a refusal
 done
 echo passed

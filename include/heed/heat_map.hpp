@@ -123,7 +123,7 @@ HEED_EXPORT std::string draw_heat_map(const HeatMapPlan& plan, std::span<const d
                                       const HeatMapOptions& options);
 
 /// Reduces the values of one block to the value of its cell.
-class BlockReducer {
+class HEED_EXPORT BlockReducer {
  public:
   explicit BlockReducer(Reduction reduction) : mean_(reduction == Reduction::mean) {}
 
@@ -137,7 +137,7 @@ class BlockReducer {
   }
 
   // In the library: under -ffast-math a caller's compiler may take NaN out of it.
-  [[nodiscard]] HEED_EXPORT double value() const;
+  [[nodiscard]] double value() const;
 
  private:
   bool mean_;
