@@ -78,7 +78,14 @@ struct Problem {
   bool restricted = false;  // by some_predicate
 
   bool positions_matter() const {
-    return causal || window.left != unlimited || window.right != unlimited || !slopes.empty();
+    return causal || window.left != unlimited || window.right != unlimited || !slopes.empty() || rotary ||
+           scored || restricted;
+  }
+  /// Says where queries stand, if that matters, or is about to, and nothing says it.
+  void stand_somewhere(bool will_matter = false) {
+    bool unequal = false;
+    for (Index b = 0; b < shape.batch_size; ++b) unequal |= shape.query_len_of(b) != shape.kv_len_of(b);
+    if (stand == Stand::unsaid && unequal && (positions_matter() || will_matter)) stand = Stand::bottom_right;
   }
   Index keys_of(Index sequence) const {
     return lengths.empty() ? shape.kv_len_of(sequence) : lengths[static_cast<std::size_t>(sequence)];
@@ -87,12 +94,8 @@ struct Problem {
     switch (stand) {
       case Stand::bottom_right:
         return query + keys_of(sequence) - shape.query_len_of(sequence);
-      case Stand::offsets: {
-        // No sum overflows, and nobody is as far away.
-        constexpr Index far = Index{1} << 41;
-        return query +
-               std::clamp(offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0], -far, far);
-      }
+      case Stand::offsets:
+        return query + offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0];
       case Stand::unsaid:
       case Stand::top_left:
         break;
@@ -365,11 +368,8 @@ class DrawFrom {
 
   void stand(Problem& p, bool turning) {
     const AttentionShape& s = p.shape;
-    bool unequal = false;
-    for (Index b = 0; b < s.batch_size; ++b) unequal |= s.query_len_of(b) != s.kv_len_of(b);
     p.stand = static_cast<Stand>(below(4));
-    if (p.stand == Stand::unsaid && unequal && (p.positions_matter() || turning))
-      p.stand = Stand::bottom_right;
+    p.stand_somewhere(turning);
     if (p.stand != Stand::offsets) return;
     const Index count = one_in(2) ? 1 : s.batch_size;
     for (Index b = 0; b < count; ++b) {

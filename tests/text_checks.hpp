@@ -128,7 +128,10 @@ inline std::vector<std::string> lines_of(std::string_view text) {
 
 /// Empty if the picture is sound: valid UTF-8, every line ended and of one width (at most max_width), no
 /// control characters but line ends and colours, nothing that reorders text. Otherwise what is wrong with it.
-inline std::string flaw_of(std::string_view picture, long max_width, bool may_have_colors = false) {
+/// columns_of: how many columns a line takes, negative if that cannot be said.
+template <class ColumnsOf = long (*)(std::string_view)>
+std::string flaw_of(std::string_view picture, long max_width, bool may_have_colors = false,
+                    const ColumnsOf& columns_of = c_library_width) {
   if (picture.empty() || picture.back() != '\n') return "the last line is not ended";
   const std::string plain = may_have_colors ? without_colors(picture) : std::string(picture);
   long width = -1;
@@ -140,7 +143,7 @@ inline std::string flaw_of(std::string_view picture, long max_width, bool may_ha
       if (is_treacherous(code))
         return std::string("a character that reorders or hides: ") + std::to_string(code);
     }
-    const long columns = c_library_width(line);
+    const long columns = columns_of(line);
     if (columns < 0) return std::string("a character without width: ") + line;
     if (columns > max_width) return std::to_string(columns) + " columns: " + line;
     if (width >= 0 && columns != width) {

@@ -81,6 +81,8 @@ class HEED_EXPORT Mask {
   friend Mask operator&(const Mask& a, const Mask& b);
 
   static constexpr Index most_matrices = 8;
+  /// How far from key 0 a query may be said to stand: sums of positions, keys and windows overflow nowhere.
+  static constexpr Index max_offset = Index{1} << 61;
 
   struct Window {
     Index left = unlimited;   // how many keys before its own a query sees
@@ -159,7 +161,8 @@ HEED_EXPORT Mask top_left();
 /// What decoding against a cache wants.
 HEED_EXPORT Mask bottom_right();
 
-/// The first query stands at key `offset`; may be negative, and beyond the last key.
+/// The first query stands at key `offset`; may be negative, and beyond the last key. Throws ArgumentError
+/// unless it is within Mask::max_offset of key 0.
 HEED_EXPORT Mask query_offset(Index offset);
 
 /// The same with a number for each sequence of the batch.

@@ -15,8 +15,8 @@ inline kernels::VisibleRange visible_range(const Mask& mask, Index sequence, Ind
   const Index right = mask.is_causal() ? 0 : window.right;
   kernels::VisibleRange range;
   range.kv_len = mask.kv_length(sequence, kv_len);
-  // A side beyond all keys hides nothing, and would overflow.
-  constexpr Index most = Index{1} << 42;
+  // Positions and keys are nearer to each other than this: a wider side hides nothing, and would overflow.
+  constexpr Index most = 2 * Mask::max_offset;
   if (window.left < most) {
     range.first_begin = position - window.left;
     range.begin_step = 1;

@@ -69,6 +69,12 @@ void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, ScalarType s
   }
 }
 
+void require_offset(const char* name, Index offset) {
+  if (offset >= -Mask::max_offset && offset <= Mask::max_offset) return;
+  throw_argument_error(std::string(name) + " is " + std::to_string(offset) + ", it must lie within " +
+                       std::to_string(Mask::max_offset) + " of key 0");
+}
+
 }  // namespace
 
 Index MaskMatrix::blocks(const MaskSizes& sizes) const noexcept {
@@ -108,6 +114,7 @@ Mask bottom_right() {
 }
 
 Mask query_offset(Index offset) {
+  require_offset("query_offset", offset);
   Mask mask;
   mask.position_ = Mask::Position{Mask::Anchor::number, {offset}};
   return mask;
@@ -115,6 +122,7 @@ Mask query_offset(Index offset) {
 
 Mask query_offsets(std::vector<Index> offsets) {
   if (offsets.empty()) throw_argument_error("query_offsets() needs a number for each sequence");
+  for (const Index offset : offsets) require_offset("query_offsets", offset);
   Mask mask;
   mask.position_ = Mask::Position{Mask::Anchor::number_each, std::move(offsets)};
   return mask;
@@ -243,13 +251,9 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const ch
     case Anchor::bottom_right:
       return kv_length(sequence, kv_len) - query_len;
     case Anchor::number:
-    case Anchor::number_each: {
-      // Clamped, so that later sums cannot overflow: nobody has as many keys.
-      constexpr Index most = Index{1} << 41;
-      const std::vector<Index>& offsets = position_->offsets;
-      const bool each = position_->anchor == Anchor::number_each;
-      return std::clamp(offsets[each ? static_cast<std::size_t>(sequence) : 0], -most, most);
-    }
+      return position_->offsets[0];
+    case Anchor::number_each:
+      return position_->offsets[static_cast<std::size_t>(sequence)];
     case Anchor::top_left:
       break;
   }

@@ -16,7 +16,8 @@ using FuzzedDraw = DrawFrom<ByteChoices>;
 /// Positions and windows at the ends of their type.
 void make_extreme(FuzzedDraw& draw, Problem& p) {
   constexpr Index most = std::numeric_limits<Index>::max();
-  const std::vector<Index> far = {most, most - 1, Index{1} << 40, Index{1} << 32, 1000, 0};
+  const std::vector<Index> far = {most,           most - 1,       Index{1} << 62, Mask::max_offset,
+                                  Index{1} << 41, Index{1} << 32, 1000,           0};
   if (draw.one_in(2)) p.window.left = draw.pick(far);
   if (draw.one_in(2)) p.window.right = draw.pick(far);
   if (p.rotary || !p.slopes.empty()) {
@@ -25,7 +26,10 @@ void make_extreme(FuzzedDraw& draw, Problem& p) {
   }
   p.stand = Stand::offsets;
   p.offsets.resize(draw.one_in(2) ? 1 : static_cast<std::size_t>(p.shape.batch_size));
-  for (Index& offset : p.offsets) offset = draw.one_in(2) ? draw.pick(far) : -draw.pick(far) - draw.below(2);
+  for (Index& offset : p.offsets) {
+    offset = std::min(draw.pick(far), Mask::max_offset - draw.below(2));
+    if (draw.one_in(2)) offset = -offset;
+  }
 }
 
 template <class T, int Order = Eigen::RowMajor>
@@ -124,6 +128,7 @@ void check_forward(FuzzedDraw& draw) {
   if (draw.one_in(4)) make_extreme(draw, p);
   if (draw.one_in(4)) p.scored = true;
   if (draw.one_in(4)) p.restricted = true;
+  p.stand_somewhere();
   const AttentionResult<T> result = run<T>(p);
   const Excess excess = excess_of(p, result);
   require_law(excess.out <= 1 && excess.weights <= 1 && excess.logsumexp <= 1,

@@ -18,6 +18,8 @@ namespace {
 using namespace heed;
 using namespace heed::test;
 using text_checks::c_library_width;
+using text_checks::decode;
+using text_checks::encode;
 using text_checks::flaw_of;
 using text_checks::is_ascii;
 
@@ -70,25 +72,36 @@ Index size(ByteChoices& choices, Index least) {
   return choices.below(16) == 0 ? far[choices.below(std::size(far))] : least + choices.below(100);
 }
 
+/// True if the C library's table and Unicode's give each character as many columns. Tables of two versions of
+/// Unicode differ in some.
+bool tables_agree(std::string_view text) {
+  const std::vector<std::uint32_t> codes = decode(text).code_points;
+  return std::all_of(codes.begin(), codes.end(), [](std::uint32_t code) {
+    const std::string character = encode(code);
+    return c_library_width(character) == display_width(character);
+  });
+}
+
 void check_labels(ByteChoices& choices) {
   const std::string text = choices.text(400);
   for (const Charset charset : {Charset::utf8, Charset::ascii}) {
     const std::string safe = escaped(text, charset);
     require_law(escaped(safe, charset) == safe, "escaping twice changes nothing", safe);
     require_law(charset == Charset::utf8 || is_ascii(safe), "ASCII is asked for", safe);
-    const std::string line = safe + "\n";
-    require_law(flaw_of(line, 100'000).empty(), "an escaped text is sound", flaw_of(line, 100'000));
+    const std::string flaw = flaw_of(safe + "\n", 100'000, false, display_width);
+    require_law(flaw.empty(), "an escaped text is sound", flaw);
     const Index width = choices.below(50);
     const std::string cut = truncated(text, width, charset);
-    require_law(c_library_width(cut) <= width && display_width(cut) <= width, "a cut text fits", cut);
-    require_law(display_width(cut) == c_library_width(cut), "widths are those of the C library", cut);
+    require_law(display_width(cut) <= width, "a cut text fits", cut);
+    require_law(!tables_agree(cut) || display_width(cut) == c_library_width(cut),
+                "widths are those of the C library", cut);
     const std::string filled = padded(text, width, static_cast<Align>(choices.below(3)), charset);
-    require_law(c_library_width(filled) == width, "a padded text takes its columns", filled);
+    require_law(display_width(filled) == width, "a padded text takes its columns", filled);
   }
 }
 
 void require_sound(const std::string& picture, Index width, bool colored) {
-  const std::string flaw = flaw_of(picture, width, colored);
+  const std::string flaw = flaw_of(picture, width, colored, display_width);
   require_law(flaw.empty(), "a picture is sound", flaw + "\n" + picture);
 }
 
