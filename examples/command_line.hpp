@@ -167,7 +167,7 @@ inline void folders(CLI::App& app, std::vector<std::string>& value, const std::s
   };
   app.add_option("DIR", CLI::callback_t(read), what)
       ->required()
-      ->expected(1, CLI::detail::expected_max_vector_size);
+      ->expected(CLI::detail::expected_max_vector_size);
 }
 
 /// An option that takes one of some words.

@@ -90,27 +90,28 @@ struct Problem {
   Index keys_of(Index sequence) const {
     return lengths.empty() ? shape.kv_len_of(sequence) : lengths[static_cast<std::size_t>(sequence)];
   }
+  /// Where a query stands, whatever the offset.
+  __int128 place(Index sequence, Index query) const {
+    __int128 place = query;
+    if (stand == Stand::bottom_right) place += keys_of(sequence) - shape.query_len_of(sequence);
+    if (stand == Stand::offsets)
+      place += offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0];
+    return place;
+  }
+  /// The same as slopes, rotaries and functions are told it: they have no offset that is farther away.
   Index position(Index sequence, Index query) const {
-    switch (stand) {
-      case Stand::bottom_right:
-        return query + keys_of(sequence) - shape.query_len_of(sequence);
-      case Stand::offsets:
-        return query + offsets[offsets.size() > 1 ? static_cast<std::size_t>(sequence) : 0];
-      case Stand::unsaid:
-      case Stand::top_left:
-        break;
-    }
-    return query;
+    const __int128 far = Mask::max_offset + query;
+    return static_cast<Index>(std::clamp(place(sequence, query), -far, far));
   }
 
   /// The contract's rule of visibility, from the problem's own data.
   bool sees(Index sequence, Index head, Index query, Index key) const {
-    const Index p = position(sequence, query);
+    const __int128 p = place(sequence, query);
     if (key >= keys_of(sequence)) return false;
     if (causal && key > p) return false;
     if (window.left != unlimited && p - key > window.left) return false;
     if (window.right != unlimited && key - p > window.right) return false;
-    if (restricted && !some_predicate(sequence, head, p, key)) return false;
+    if (restricted && !some_predicate(sequence, head, position(sequence, query), key)) return false;
     return std::none_of(matrices.begin(), matrices.end(),
                         [&](const MaskMatrixCase& m) { return m.hides(shape, sequence, head, query, key); });
   }
@@ -141,7 +142,7 @@ inline Problem Problem::part(Index sequence, std::optional<Index> head, Index fi
   p.in.key = columns(in.key, start, keys, one / group, shape.head_dim);
   p.in.value = columns(in.value, start, keys, one / group, shape.value_dim);
   p.stand = Stand::offsets;
-  p.offsets = {position(sequence, first)};
+  p.offsets = {static_cast<Index>(place(sequence, first))};
   if (!lengths.empty()) p.lengths = {keys_of(sequence)};
   p.slopes = of_head(slopes);
   p.sinks = of_head(sinks);

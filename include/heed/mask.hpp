@@ -81,12 +81,19 @@ class HEED_EXPORT Mask {
   friend Mask operator&(const Mask& a, const Mask& b);
 
   static constexpr Index most_matrices = 8;
-  /// How far from key 0 a query may be said to stand: sums of positions, keys and windows overflow nowhere.
+  /// The farthest offset whose positions slopes, rotaries and functions of scores are told: one beyond it is
+  /// for causal() and window() alone, which are exact for every offset.
   static constexpr Index max_offset = Index{1} << 61;
 
   struct Window {
     Index left = unlimited;   // how many keys before its own a query sees
     Index right = unlimited;  // and after it
+  };
+
+  /// The keys from first to last, both included, whether or not they exist.
+  struct Reach {
+    Index first;
+    Index last;
   };
 
   bool is_causal() const noexcept { return causal_; }
@@ -107,8 +114,12 @@ class HEED_EXPORT Mask {
 
   /// Position of the first query of a sequence relative to its first key. Throws ShapeError if the mask is
   /// causal or has a window or slopes, or something else is `asking` for positions ("rotary"; nullptr:
-  /// nothing is), the lengths differ and nobody said where the queries stand.
+  /// nothing is), the lengths differ and nobody said where the queries stand. Throws ArgumentError if it has
+  /// slopes, or something is asking, and the offset is beyond max_offset.
   Index query_offset(Index query_len, Index kv_len, Index sequence = 0, const char* asking = nullptr) const;
+
+  /// What query `query` of a sequence with this query_offset sees, as far as causal() and window() say.
+  Reach reach(Index query_offset, Index query) const noexcept;
 
   /// True if sequences of equal length have the same query_offset.
   bool same_for_all() const noexcept;
@@ -161,8 +172,7 @@ HEED_EXPORT Mask top_left();
 /// What decoding against a cache wants.
 HEED_EXPORT Mask bottom_right();
 
-/// The first query stands at key `offset`; may be negative, and beyond the last key. Throws ArgumentError
-/// unless it is within Mask::max_offset of key 0.
+/// The first query stands at key `offset`; may be negative, and beyond the last key.
 HEED_EXPORT Mask query_offset(Index offset);
 
 /// The same with a number for each sequence of the batch.

@@ -101,14 +101,14 @@ class RowScores {
     const Index key_start = shape_.kv_start(batch);
     const Index kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
     const Index query_row = shape_.query_start(batch) + i;
-    const Index position = i + query_offset(batch);
+    const Index offset = query_offset(batch);
+    // Who is told positions has an offset that is not clamped.
+    const Index position = i + std::clamp(offset, -Mask::max_offset, Mask::max_offset);
 
     // Which keys the row sees.
+    const Mask::Reach reach = mask_.reach(offset, i);
     for (Index j = 0; j < kv_len; ++j) {
-      bool sees = j < kv_length;
-      if (mask_.is_causal()) sees = sees && j <= position;
-      if (mask_.window().left != unlimited) sees = sees && position - j <= mask_.window().left;
-      if (mask_.window().right != unlimited) sees = sees && j - position <= mask_.window().right;
+      bool sees = j < kv_length && j >= reach.first && j <= reach.last;
       for (const MaskMatrix& matrix : mask_.matrices()) {
         if (matrix.kind == MaskMatrix::Kind::bias) {
           sees = sees && !detail::is_minus_infinity(mask_entry<T>(matrix, sizes_, batch, head, i, j));

@@ -9,21 +9,21 @@
 
 namespace heed::detail {
 
-/// The keys that the rows from one on see, as far as distances go. position: of that row, counted from key 0.
-inline kernels::VisibleRange visible_range(const Mask& mask, Index sequence, Index kv_len, Index position) {
-  const Mask::Window window = mask.window();
-  const Index right = mask.is_causal() ? 0 : window.right;
+/// The keys that the rows from query `query` on see, as far as distances go.
+inline kernels::VisibleRange visible_range(const Mask& mask, Index sequence, Index kv_len, Index query_offset,
+                                           Index query) {
+  // Beyond every key, and steps from row to row overflow nowhere.
+  constexpr Index far = Mask::max_offset;
+  const Mask::Reach reach = mask.reach(query_offset, query);
   kernels::VisibleRange range;
   range.kv_len = mask.kv_length(sequence, kv_len);
-  // Positions and keys are nearer to each other than this: a wider side hides nothing, and would overflow.
-  constexpr Index most = 2 * Mask::max_offset;
-  if (window.left < most) {
-    range.first_begin = position - window.left;
+  if (mask.window().left != unlimited) {
+    range.first_begin = std::clamp(reach.first, -far, far);
     range.begin_step = 1;
   }
   range.first_end = range.kv_len;
-  if (right < most) {
-    range.first_end = position + right + 1;
+  if (mask.is_causal() || mask.window().right != unlimited) {
+    range.first_end = std::clamp(reach.last, -far, far) + 1;
     range.end_step = 1;
   }
   return range;
@@ -60,8 +60,9 @@ template <class T>
 void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const AttentionShape& shape, Index sequence,
                 Index query_offset, Index head, Index query, kernels::MaskPart<T>* parts,
                 kernels::AttentionBlock<T>& block) {
-  block.first_position = query + query_offset;
-  block.visible = visible_range(mask, sequence, block.kv_len, block.first_position);
+  // Who is told positions has an offset that is not clamped.
+  block.first_position = query + std::clamp(query_offset, -Mask::max_offset, Mask::max_offset);
+  block.visible = visible_range(mask, sequence, block.kv_len, query_offset, query);
   block.num_mask_parts = 0;
   for (const MaskMatrix& matrix : mask.matrices())
     parts[block.num_mask_parts++] = mask_part<T>(matrix, shape, sequence, head, query);

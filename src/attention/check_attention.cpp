@@ -116,12 +116,11 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   for (Index b = 0; !shape.kv_starts.empty() && b < shape.batch_size; ++b)
     mask.check_kv_length(b, shape.kv_len_of(b));
   const char* const asking = detail::asking_for_positions(options, with_functions);
-  if (shape.query_starts.empty() && shape.kv_starts.empty()) {
-    (void)mask.query_offset(shape.query_len, shape.kv_len, 0, asking);
-  } else {
-    for (Index b = 0; b < shape.batch_size; ++b)
-      (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
-  }
+  const bool equal = shape.query_starts.empty() && shape.kv_starts.empty();
+  const Index sequences =
+      std::max<Index>(distinct_sequences(shape, mask), equal ? 1 : 0);  // lengths count anyway
+  for (Index b = 0; b < sequences; ++b)
+    (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
   if (options.rotary) check_rotary(*options.rotary, shape, mask);
 }
 

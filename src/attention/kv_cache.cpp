@@ -330,9 +330,9 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
   for (Index b = 0; kept.ring && b < kept.batch_size; ++b) {
     const Index length = lengths[static_cast<std::size_t>(b)];
     if (length <= kept.capacity) continue;
-    const Index first = options.mask.query_offset(shape.query_len_of(b), length, b);
-    const Index left = options.mask.window().left;
-    if (left > first - (length - kept.capacity)) {  // first - left might be no Index
+    const Index first_query = options.mask.query_offset(shape.query_len_of(b), length, b);
+    if (options.mask.reach(first_query, 0).first < length - kept.capacity) {
+      const Index left = options.mask.window().left;
       throw_shape_error("the ring keeps the last " + std::to_string(kept.capacity) + " of " +
                         count_of(length, "token") + " of sequence " + std::to_string(b) + ", mask " +
                         options.mask.to_string() + " lets its first query see older ones: " +

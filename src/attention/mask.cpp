@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/check.hpp"
 
@@ -69,10 +70,12 @@ void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, ScalarType s
   }
 }
 
-void require_offset(const char* name, Index offset) {
-  if (offset >= -Mask::max_offset && offset <= Mask::max_offset) return;
-  throw_argument_error(std::string(name) + " is " + std::to_string(offset) + ", it must lie within " +
-                       std::to_string(Mask::max_offset) + " of key 0");
+/// The sum, or the end of the type that it lies beyond.
+Index saturating_sum(Index a, Index b) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  constexpr Index least = std::numeric_limits<Index>::min();
+  if (b > 0) return a > most - b ? most : a + b;
+  return a < least - b ? least : a + b;
 }
 
 }  // namespace
@@ -114,7 +117,6 @@ Mask bottom_right() {
 }
 
 Mask query_offset(Index offset) {
-  require_offset("query_offset", offset);
   Mask mask;
   mask.position_ = Mask::Position{Mask::Anchor::number, {offset}};
   return mask;
@@ -122,7 +124,6 @@ Mask query_offset(Index offset) {
 
 Mask query_offsets(std::vector<Index> offsets) {
   if (offsets.empty()) throw_argument_error("query_offsets() needs a number for each sequence");
-  for (const Index offset : offsets) require_offset("query_offsets", offset);
   Mask mask;
   mask.position_ = Mask::Position{Mask::Anchor::number_each, std::move(offsets)};
   return mask;
@@ -251,13 +252,31 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const ch
     case Anchor::bottom_right:
       return kv_length(sequence, kv_len) - query_len;
     case Anchor::number:
-      return position_->offsets[0];
-    case Anchor::number_each:
-      return position_->offsets[static_cast<std::size_t>(sequence)];
+    case Anchor::number_each: {
+      const bool each = position_->anchor == Anchor::number_each;
+      const Index offset = position_->offsets[each ? static_cast<std::size_t>(sequence) : 0];
+      const bool near = offset >= -max_offset && offset <= max_offset;
+      if (!near && (asking != nullptr || !slopes_.empty())) {
+        throw_argument_error("query_offset is " + std::to_string(offset) + ", " +
+                             (asking != nullptr ? asking : "alibi") + " is told positions within " +
+                             std::to_string(max_offset) + " of key 0");
+      }
+      return offset;
+    }
     case Anchor::top_left:
       break;
   }
   return 0;
+}
+
+Mask::Reach Mask::reach(Index query_offset, Index query) const noexcept {
+  // The offset's sum with a side comes first: where it saturates, no existing key or query brings it back.
+  Reach result = {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()};
+  if (window_.left != unlimited)
+    result.first = saturating_sum(saturating_sum(query_offset, -window_.left), query);
+  const Index right = causal_ ? 0 : window_.right;
+  if (right != unlimited) result.last = saturating_sum(saturating_sum(query_offset, right), query);
+  return result;
 }
 
 bool Mask::same_for_all() const noexcept {

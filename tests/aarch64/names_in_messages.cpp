@@ -1,5 +1,5 @@
-// Stand-ins for the two functions that make a name from a file safe to print: those of Heed need utf8proc,
-// which is not there for AArch64. Good enough for the messages of a test.
+// Stand-ins for the functions that make a name from a file safe to print, and count its columns: those of
+// Heed need utf8proc, which is not there for AArch64. Good enough for the messages of a test.
 
 #include "heed/display_text.hpp"
 #include "io/quote.hpp"
@@ -10,6 +10,10 @@ std::string escaped(std::string_view text, Charset) {
   std::string result;
   for (const char c : text) result += c >= ' ' && c <= '~' ? c : '?';
   return result;
+}
+
+Index display_width(std::string_view text) {
+  return static_cast<Index>(text.size());
 }
 
 namespace io {

@@ -26,8 +26,10 @@ void make_extreme(FuzzedDraw& draw, Problem& p) {
   }
   p.stand = Stand::offsets;
   p.offsets.resize(draw.one_in(2) ? 1 : static_cast<std::size_t>(p.shape.batch_size));
+  // The last query's position is still an Index, and so is that of a part's first one.
+  const Index farthest = p.scored || p.restricted ? Mask::max_offset : most - 1000;
   for (Index& offset : p.offsets) {
-    offset = std::min(draw.pick(far), Mask::max_offset - draw.below(2));
+    offset = std::min(draw.pick(far), farthest) - draw.below(2);
     if (draw.one_in(2)) offset = -offset;
   }
 }
@@ -125,9 +127,9 @@ template <class T>
 void check_forward(FuzzedDraw& draw) {
   static ThreadPool pool(3);
   Problem p = draw.problem(draw.pick({1000, 4000, 20000}));
-  if (draw.one_in(4)) make_extreme(draw, p);
   if (draw.one_in(4)) p.scored = true;
   if (draw.one_in(4)) p.restricted = true;
+  if (draw.one_in(4)) make_extreme(draw, p);
   p.stand_somewhere();
   const AttentionResult<T> result = run<T>(p);
   const Excess excess = excess_of(p, result);
