@@ -38,10 +38,6 @@ struct JsonPlace {
 void read_json_object(std::string_view text, const std::string& what,
                       const std::function<void(const JsonPlace&, const JsonValue&)>& on_value);
 
-/// The text as a JSON string, quotes included. Throws ArgumentError, beginning with `what`, unless it is
-/// UTF-8.
-std::string json_string(std::string_view text, std::string_view what);
-
 /// The number as JSON: the shortest digits that give it, never those of an integer.
 std::string json_number(double value);
 

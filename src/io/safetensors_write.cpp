@@ -6,7 +6,7 @@
 #include "heed/safetensors.hpp"
 #include "io/dtype.hpp"
 #include "io/file.hpp"
-#include "io/json_object.hpp"
+#include "io/json_string.hpp"
 #include "io/quote.hpp"
 #include "io/safetensors_header.hpp"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/error.hpp"
-#include "io/json_object.hpp"
+#include "io/json_string.hpp"
 #include "io/quote.hpp"
 #include "text/utf8.hpp"
 

@@ -4,6 +4,7 @@
 
 #include "heed/error.hpp"
 #include "io/json_object.hpp"
+#include "io/json_string.hpp"
 #include "io/quote.hpp"
 #include "text/utf8.hpp"
 
