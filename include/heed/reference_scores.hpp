@@ -5,6 +5,7 @@
 
 #include "heed/config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
