@@ -19,10 +19,6 @@
 #include <xmmintrin.h>  // Clang's declares posix_memalign once more, which it allows before the definition below
 #endif
 
-#if defined(HEED_SANITIZED)
-#include <sanitizer/allocator_interface.h>
-#endif
-
 #include "catch.hpp"
 
 namespace heed::test {
@@ -175,6 +171,11 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noex
 }
 
 #elif defined(HEED_SANITIZED)
+
+// NOLINTNEXTLINE(bugprone-reserved-identifier,cert-dcl*): of sanitizer/allocator_interface.h, which GCC
+// leaves out
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, std::size_t),
+                                                         void (*on_free)(const volatile void*));
 
 namespace heed::test {
 
