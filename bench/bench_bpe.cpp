@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "heed/isa.hpp"
+#include "heed/core/isa.hpp"
 #include "machine.hpp"
 
 namespace heed::bench {

@@ -8,7 +8,7 @@
 
 #include "bandwidth.hpp"
 #include "checks.hpp"
-#include "heed/version.hpp"
+#include "heed/core/version.hpp"
 #include "machine.hpp"
 #include "problem.hpp"
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed::bench {
 

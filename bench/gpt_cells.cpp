@@ -16,10 +16,10 @@
 #include "bandwidth.hpp"
 #include "contest.hpp"
 #include "figures.hpp"
-#include "heed/executor.hpp"
-#include "heed/generate.hpp"
-#include "heed/gpt_trainer.hpp"
-#include "heed/version.hpp"
+#include "heed/core/executor.hpp"
+#include "heed/core/version.hpp"
+#include "heed/models/generate.hpp"
+#include "heed/models/gpt_trainer.hpp"
 #include "rivals.hpp"
 
 namespace heed::bench {

@@ -19,7 +19,7 @@
 #include "chart.hpp"
 #include "command_line.hpp"
 #include "guards.hpp"
-#include "heed/terminal.hpp"
+#include "heed/plot/terminal.hpp"
 #include "report.hpp"
 
 namespace {

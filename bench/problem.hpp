@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cells.hpp"
-#include "heed/attention_backward.hpp"
-#include "heed/kv_cache.hpp"
-#include "heed/multi_head_attention.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/attention/kv_cache.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 #include "rivals.hpp"
 
 namespace heed::bench {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "heed/isa.hpp"
+#include "heed/core/isa.hpp"
 #include "machine.hpp"
 #include "rows.hpp"
 

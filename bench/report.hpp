@@ -10,7 +10,7 @@
 
 #include "cells.hpp"
 #include "figures.hpp"
-#include "heed/view.hpp"
+#include "heed/core/view.hpp"
 
 namespace heed::bench {
 

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "heed/isa.hpp"
+#include "heed/core/isa.hpp"
 
 namespace heed::bench {
 

@@ -12,7 +12,7 @@ install(TARGETS heed heed_attention EXPORT heedTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/heed" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(FILES "${PROJECT_BINARY_DIR}/include/heed/export.hpp" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/heed")
+install(FILES "${PROJECT_BINARY_DIR}/include/heed/core/export.hpp" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/heed/core")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # Installed, utf8proc is needed beside a static Heed unless it was compiled in.

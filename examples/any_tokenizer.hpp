@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "demo.hpp"
-#include "heed/bpe.hpp"
-#include "heed/char_tokenizer.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
+#include "heed/text/char_tokenizer.hpp"
 
 namespace demo {
 

@@ -10,8 +10,8 @@
 #include "command_line.hpp"
 #include "corpus.hpp"
 #include "demo.hpp"
-#include "heed/bpe.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "heed/display_text.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/display_text.hpp"
 #include "wrapped.hpp"
 
 namespace demo {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "demo.hpp"
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 #include "sonnets.hpp"
 
 namespace demo {

@@ -16,10 +16,10 @@
 #include <system_error>
 #include <vector>
 
-#include "heed/bpe.hpp"
-#include "heed/display_text.hpp"
-#include "heed/error.hpp"
-#include "heed/terminal.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/display_text.hpp"
+#include "heed/plot/terminal.hpp"
+#include "heed/text/bpe.hpp"
 #include "wrapped.hpp"
 
 namespace demo {

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <new>
 
-#include "heed/multi_head_attention.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 
 namespace {
 

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "heed/error.hpp"
-#include "heed/heat_map.hpp"
-#include "heed/pca.hpp"
-#include "heed/plot.hpp"
-#include "heed/positions.hpp"
-#include "heed/terminal.hpp"
+#include "heed/core/error.hpp"
+#include "heed/inspect/pca.hpp"
+#include "heed/layers/positions.hpp"
+#include "heed/plot/curves.hpp"
+#include "heed/plot/heat_map.hpp"
+#include "heed/plot/terminal.hpp"
 
 namespace {
 

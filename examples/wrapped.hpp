@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/display_text.hpp"
-#include "heed/terminal.hpp"
+#include "heed/plot/display_text.hpp"
+#include "heed/plot/terminal.hpp"
 
 namespace demo {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace naive {
 

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "heed/attention_backward.hpp"
-#include "heed/display_text.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/io/safetensors.hpp"
+#include "heed/plot/display_text.hpp"
 
 namespace {
 

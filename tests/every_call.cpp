@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <heed/attention/reference.hpp>
 #include <heed/heed.hpp>
-#include <heed/reference.hpp>
 #include <string>
 #include <vector>
 

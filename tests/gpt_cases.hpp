@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/gpt_trainer.hpp"
+#include "heed/models/gpt_trainer.hpp"
 #include "helpers.hpp"
 
 namespace heed::test {

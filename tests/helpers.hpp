@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "heed/attention.hpp"
-#include "heed/random.hpp"
+#include "heed/core/random.hpp"
 
 namespace heed::test {
 

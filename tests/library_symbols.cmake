@@ -113,7 +113,7 @@ endfunction()
 # check_exports(library): the dynamic symbols of a shared library are of namespace heed or heed::detail, and marked in a header.
 function(check_exports library)
   set(marked "")
-  file(GLOB headers "${INCLUDE}/heed/*.hpp")
+  file(GLOB_RECURSE headers "${INCLUDE}/heed/*.hpp")
   foreach(header IN LISTS headers)
     file(READ "${header}" text)
     string(REGEX REPLACE "[][;]" "," text "${text}")

@@ -4,13 +4,13 @@
 
 #include <iostream>
 
-#include "heed/attention_backward.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/generate.hpp"
-#include "heed/gpt_trainer.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/observers.hpp"
-#include "heed/score_functor.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/attention/flex_attention.hpp"
+#include "heed/attention/observe_attention.hpp"
+#include "heed/layers/multi_head_attention.hpp"
+#include "heed/models/generate.hpp"
+#include "heed/models/gpt_trainer.hpp"
 #include "option_cases.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "heed/score_functor.hpp"
+#include "heed/attention/flex_attention.hpp"
 #include "option_cases.hpp"
 
 namespace heed::test {

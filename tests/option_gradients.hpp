@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "heed/attention_backward.hpp"
+#include "heed/attention/backward.hpp"
 #include "option_cases.hpp"
 
 namespace heed::test {

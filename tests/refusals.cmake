@@ -43,7 +43,7 @@ foreach(line IN LISTS lines)
 endforeach()
 
 set(sentences 0)
-file(GLOB headers ${HEADERS}/*.hpp)
+file(GLOB_RECURSE headers ${HEADERS}/*.hpp)
 foreach(header IN LISTS headers)
   file(READ ${header} code)
   string(REPLACE ";" "${semicolon}" code "${code}")

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/error.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/core/error.hpp"
+#include "heed/io/safetensors.hpp"
 
 namespace heed_test {
 

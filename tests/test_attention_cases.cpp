@@ -1,9 +1,9 @@
 // What goes wrong for others in this field, as small tests with numbers that can be checked by hand.
 
 #include "catch.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/probe.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/inspect/verify.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

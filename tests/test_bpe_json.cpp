@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/bpe.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 #include "work_count.hpp"
 
 namespace {

@@ -7,8 +7,8 @@
 
 #include "bpe_naive.hpp"
 #include "catch.hpp"
-#include "heed/bpe.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include "catch.hpp"
 #include "deadly_calls.hpp"
 #include "gpt_cases.hpp"
-#include "heed/bpe.hpp"
-#include "heed/checkpoint.hpp"
-#include "heed/generate.hpp"
+#include "heed/models/checkpoint.hpp"
+#include "heed/models/generate.hpp"
+#include "heed/text/bpe.hpp"
 #include "safetensors_bytes.hpp"
 
 namespace {

@@ -2,9 +2,9 @@
 
 #include "allocation_sweep.hpp"
 #include "gpt_cases.hpp"
-#include "heed/bpe.hpp"
-#include "heed/char_tokenizer.hpp"
-#include "heed/checkpoint.hpp"
+#include "heed/models/checkpoint.hpp"
+#include "heed/text/bpe.hpp"
+#include "heed/text/char_tokenizer.hpp"
 #include "safetensors_bytes.hpp"
 
 namespace {

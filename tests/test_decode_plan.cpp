@@ -8,10 +8,10 @@
 #include "allocation_sweep.hpp"
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/cached_attention_plan.hpp"
-#include "heed/generate.hpp"
-#include "heed/multi_head_attention.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/attention/cached_plan.hpp"
+#include "heed/layers/multi_head_attention.hpp"
+#include "heed/models/generate.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "catch.hpp"
-#include "heed/display_text.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/display_text.hpp"
 #include "text_checks.hpp"
 
 using heed::Align;

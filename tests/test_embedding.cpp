@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/embedding.hpp"
-#include "heed/positions.hpp"
+#include "heed/layers/embedding.hpp"
+#include "heed/layers/positions.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/executor.hpp"
-#include "heed/multi_head_attention.hpp"
+#include "heed/core/executor.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "heed/isa.hpp"
+#include "heed/core/isa.hpp"
 #include "helpers.hpp"
 #include "kernels/kernels.hpp"
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/activation.hpp"
-#include "heed/isa.hpp"
-#include "heed/loss.hpp"
-#include "heed/norm.hpp"
-#include "heed/optimizer.hpp"
+#include "heed/core/isa.hpp"
+#include "heed/layers/activation.hpp"
+#include "heed/layers/loss.hpp"
+#include "heed/layers/norm.hpp"
+#include "heed/layers/optimizer.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <heed/float_bits.hpp>
+#include <heed/core/float_bits.hpp>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/heat_map.hpp"
+#include "heed/plot/heat_map.hpp"
 
 namespace {
 

@@ -11,11 +11,11 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/attention_backward.hpp"
-#include "heed/feed_forward.hpp"
-#include "heed/float_environment.hpp"
-#include "heed/loss.hpp"
-#include "heed/multi_head_attention_backward.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/core/float_environment.hpp"
+#include "heed/layers/feed_forward.hpp"
+#include "heed/layers/loss.hpp"
+#include "heed/layers/multi_head_attention_pass.hpp"
 #include "helpers.hpp"
 
 namespace {

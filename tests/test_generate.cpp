@@ -10,7 +10,7 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/generate.hpp"
+#include "heed/models/generate.hpp"
 
 namespace {
 

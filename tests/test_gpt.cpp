@@ -13,8 +13,8 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/generate.hpp"
-#include "heed/probe.hpp"
+#include "heed/inspect/verify.hpp"
+#include "heed/models/generate.hpp"
 
 namespace {
 

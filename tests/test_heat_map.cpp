@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/error.hpp"
-#include "heed/heat_map.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/heat_map.hpp"
 #include "text_checks.hpp"
 
 using heed::heat_map;

@@ -1,7 +1,7 @@
 // The picture of a head's weights as they pass is that of the whole matrix.
 
 #include "catch.hpp"
-#include "heed/heat_map_observer.hpp"
+#include "heed/inspect/attention_heat_map.hpp"
 #include "helpers.hpp"
 
 using namespace heed;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "heed/cached_attention.hpp"
+#include "heed/attention/cached_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "catch.hpp"
-#include "heed/feed_forward.hpp"
-#include "heed/multi_head_attention_backward.hpp"
-#include "heed/norm.hpp"
+#include "heed/layers/feed_forward.hpp"
+#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/norm.hpp"
 #include "helpers.hpp"
 
 namespace {

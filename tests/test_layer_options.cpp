@@ -4,7 +4,7 @@
 #include <array>
 
 #include "catch.hpp"
-#include "heed/multi_head_attention.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/activation.hpp"
-#include "heed/dropout.hpp"
-#include "heed/embedding.hpp"
-#include "heed/feed_forward.hpp"
-#include "heed/isa.hpp"
-#include "heed/linear.hpp"
-#include "heed/loss.hpp"
-#include "heed/norm.hpp"
+#include "heed/core/isa.hpp"
+#include "heed/layers/activation.hpp"
+#include "heed/layers/dropout.hpp"
+#include "heed/layers/embedding.hpp"
+#include "heed/layers/feed_forward.hpp"
+#include "heed/layers/linear.hpp"
+#include "heed/layers/loss.hpp"
+#include "heed/layers/norm.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -279,7 +279,7 @@ Matrix<Exact> for_all_rows(const Matrix<Exact>& m, Index rows, Index cols, Exact
   return m.size() > 0 ? Matrix<Exact>(m.replicate(rows, 1)) : Matrix<Exact>::Constant(rows, cols, otherwise);
 }
 
-// The oracle of the activations. The loops of reference_layers.hpp take differences from 1, which costs them
+// The oracle of the activations. The loops of layers/reference.hpp take differences from 1, which costs them
 // digits in the tails; here nothing does.
 Exact sigmoid(Exact x) {
   return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));

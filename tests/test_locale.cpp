@@ -6,10 +6,10 @@
 
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/bpe.hpp"
-#include "heed/heat_map.hpp"
-#include "heed/plot.hpp"
-#include "heed/sampling.hpp"
+#include "heed/models/sampling.hpp"
+#include "heed/plot/curves.hpp"
+#include "heed/plot/heat_map.hpp"
+#include "heed/text/bpe.hpp"
 #include "safetensors_bytes.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/loss.hpp"
+#include "heed/layers/loss.hpp"
 #include "helpers.hpp"
 
 namespace {

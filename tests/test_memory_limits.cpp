@@ -3,12 +3,12 @@
 
 #include "allocation_sweep.hpp"
 #include "gpt_cases.hpp"
-#include "heed/embedding.hpp"
-#include "heed/generate.hpp"
-#include "heed/gpt_memory.hpp"
-#include "heed/kv_cache.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/positions.hpp"
+#include "heed/attention/kv_cache.hpp"
+#include "heed/layers/embedding.hpp"
+#include "heed/layers/multi_head_attention.hpp"
+#include "heed/layers/positions.hpp"
+#include "heed/models/generate.hpp"
+#include "heed/models/gpt_memory.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/merge.hpp"
+#include "heed/attention/merge_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "heed/observers.hpp"
+#include "heed/attention/observe_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

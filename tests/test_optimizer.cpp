@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/feed_forward.hpp"
-#include "heed/norm.hpp"
-#include "heed/optimizer.hpp"
-#include "heed/parameters.hpp"
+#include "heed/layers/feed_forward.hpp"
+#include "heed/layers/norm.hpp"
+#include "heed/layers/optimizer.hpp"
+#include "heed/layers/parameters.hpp"
 #include "helpers.hpp"
 
 namespace {

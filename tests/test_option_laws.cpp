@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "heed/observers.hpp"
+#include "heed/attention/observe_attention.hpp"
 #include "option_accuracy.hpp"
 
 namespace {

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/embedding.hpp"
-#include "heed/feed_forward.hpp"
-#include "heed/gpt_trainer.hpp"
-#include "heed/loss.hpp"
-#include "heed/multi_head_attention_backward.hpp"
-#include "heed/norm.hpp"
-#include "heed/padding.hpp"
+#include "heed/layers/embedding.hpp"
+#include "heed/layers/feed_forward.hpp"
+#include "heed/layers/loss.hpp"
+#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/norm.hpp"
+#include "heed/layers/padding.hpp"
+#include "heed/models/gpt_trainer.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "heed/pca.hpp"
+#include "heed/inspect/pca.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "heed/isa.hpp"
-#include "heed/multi_head_attention_plan.hpp"
+#include "heed/core/isa.hpp"
+#include "heed/layers/multi_head_attention_plan.hpp"
 #include "helpers.hpp"
 #include "kernels/choice.hpp"
 

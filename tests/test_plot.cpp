@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "heed/error.hpp"
-#include "heed/plot.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/curves.hpp"
 #include "text_checks.hpp"
 
 using heed::Charset;

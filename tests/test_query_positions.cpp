@@ -3,14 +3,14 @@
 #include <functional>
 
 #include "catch.hpp"
-#include "heed/attention_backward.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/multi_head_attention_backward.hpp"
-#include "heed/observers.hpp"
-#include "heed/reference.hpp"
-#include "heed/reference_backward.hpp"
-#include "heed/score_functor.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/attention/detail/reference_backward.hpp"
+#include "heed/attention/flex_attention.hpp"
+#include "heed/attention/observe_attention.hpp"
+#include "heed/attention/reference.hpp"
+#include "heed/layers/multi_head_attention.hpp"
+#include "heed/layers/multi_head_attention_pass.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -10,10 +10,10 @@
 #include "allocation_sweep.hpp"
 #include "catch.hpp"
 #include "gpt_cases.hpp"
-#include "heed/attention_backward.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/multi_head_attention.hpp"
-#include "heed/multi_head_attention_backward.hpp"
+#include "heed/attention/backward.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/layers/multi_head_attention.hpp"
+#include "heed/layers/multi_head_attention_pass.hpp"
 #include "helpers.hpp"
 
 namespace {

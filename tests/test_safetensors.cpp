@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "catch.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/io/safetensors.hpp"
 #include "safetensors_bytes.hpp"
 
 using namespace heed_test;

@@ -9,7 +9,7 @@
 #include <new>
 
 #include "catch.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/io/safetensors.hpp"
 #include "safetensors_bytes.hpp"
 
 using namespace heed_test;

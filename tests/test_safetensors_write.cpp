@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "catch.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/io/safetensors.hpp"
 #include "safetensors_bytes.hpp"
 
 using namespace heed_test;

@@ -1,7 +1,7 @@
 // A row's result depends on its own query and the keys and values that it sees, on nothing else. By memcmp.
 
 #include "catch.hpp"
-#include "heed/multi_head_attention.hpp"
+#include "heed/layers/multi_head_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "heed/score_functor.hpp"
+#include "heed/attention/flex_attention.hpp"
 #include "helpers.hpp"
 
 namespace {

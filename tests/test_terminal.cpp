@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "catch.hpp"
-#include "heed/heat_map.hpp"
-#include "heed/terminal.hpp"
+#include "heed/plot/heat_map.hpp"
+#include "heed/plot/terminal.hpp"
 
 using heed::color_depth;
 using heed::ColorDepth;

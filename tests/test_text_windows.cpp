@@ -6,9 +6,9 @@
 #include <set>
 
 #include "catch.hpp"
-#include "heed/char_tokenizer.hpp"
-#include "heed/error.hpp"
-#include "heed/token_windows.hpp"
+#include "heed/core/error.hpp"
+#include "heed/models/token_windows.hpp"
+#include "heed/text/char_tokenizer.hpp"
 #include "helpers.hpp"
 
 namespace {

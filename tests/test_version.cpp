@@ -1,7 +1,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "heed/version.hpp"
+#include "heed/core/version.hpp"
 
 TEST_CASE("the compiled library and its headers have one version") {
   const std::string headers = std::to_string(HEED_VERSION_MAJOR) + "." + std::to_string(HEED_VERSION_MINOR) +

@@ -2,7 +2,7 @@
 
 #include <omp.h>
 
-#include "heed/executor.hpp"
+#include "heed/core/executor.hpp"
 
 /// Heed's tasks on OpenMP's threads. Inside another parallel region OpenMP gives the caller one thread,
 /// unless omp_set_max_active_levels() allows more: the tasks then run one after another.

@@ -5,7 +5,7 @@
 #include <latch>
 #include <memory>
 
-#include "heed/executor.hpp"
+#include "heed/core/executor.hpp"
 
 /// Heed's tasks on a pool that has post(f), which runs f() on one of its threads some time, and size().
 /// The caller works too and waits only for tasks that have begun: a pool whose threads are all busy, or all

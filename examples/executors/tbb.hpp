@@ -3,7 +3,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
-#include "heed/executor.hpp"
+#include "heed/core/executor.hpp"
 
 /// Heed's tasks on oneTBB's threads, in an arena of their own. isolate(): while the caller waits for the last
 /// task, it takes none of the program's other tasks, which might need what the caller holds.

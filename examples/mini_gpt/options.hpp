@@ -13,9 +13,9 @@
 
 #include "any_tokenizer.hpp"
 #include "command_line.hpp"
-#include "heed/checkpoint.hpp"
-#include "heed/gpt_config.hpp"
-#include "heed/sampling.hpp"
+#include "heed/models/checkpoint.hpp"
+#include "heed/models/gpt_config.hpp"
+#include "heed/models/sampling.hpp"
 
 namespace demo::mini_gpt {
 

@@ -1,15 +1,16 @@
+#include "heed/attention/backward_plan.hpp"
+
 #include <algorithm>
 #include <string>
 
 #include "attention/block_mask.hpp"
-#include "attention/ceil_div.hpp"
-#include "attention/check.hpp"
-#include "attention/strided.hpp"
-#include "heed/attention_backward_plan.hpp"
-#include "heed/error.hpp"
-#include "heed/shared_items.hpp"
-#include "heed/workspace.hpp"
+#include "core/ceil_div.hpp"
+#include "core/require.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/share_work.hpp"
+#include "heed/core/workspace.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/strided_view.hpp"
 
 namespace heed {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "attention/ceil_div.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/shared_items.hpp"
-#include "heed/workspace.hpp"
+#include "core/ceil_div.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/share_work.hpp"
+#include "heed/core/workspace.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed::detail {

@@ -1,11 +1,12 @@
 // Attention against a cache that grows: one plan for every length.
 
+#include "heed/attention/cached_plan.hpp"
+
 #include <algorithm>
 #include <string>
 
 #include "attention/blocks.hpp"
-#include "attention/check.hpp"
-#include "heed/cached_attention_plan.hpp"
+#include "core/require.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {

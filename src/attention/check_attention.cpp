@@ -5,9 +5,9 @@
 #include <limits>
 #include <string>
 
-#include "attention/check.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/error.hpp"
+#include "core/require.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "attention/check.hpp"
-#include "heed/attention_backward_plan.hpp"
-#include "heed/error.hpp"
+#include "core/require.hpp"
+#include "heed/attention/backward_plan.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed::detail {
 

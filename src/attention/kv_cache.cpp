@@ -1,14 +1,14 @@
-#include "heed/kv_cache.hpp"
+#include "heed/attention/kv_cache.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "attention/blocks.hpp"
-#include "attention/check.hpp"
-#include "attention/strided.hpp"
-#include "heed/memory.hpp"
+#include "core/require.hpp"
+#include "heed/core/memory.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/strided_view.hpp"
 
 namespace heed {
 

@@ -1,10 +1,10 @@
-#include "heed/mask.hpp"
+#include "heed/attention/mask.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "attention/check.hpp"
+#include "core/require.hpp"
 
 namespace heed {
 

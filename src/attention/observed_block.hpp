@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "heed/attention_plan.hpp"
+#include "heed/attention/plan.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed::detail {

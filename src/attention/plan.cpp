@@ -1,9 +1,10 @@
+#include "heed/attention/plan.hpp"
+
 #include <algorithm>
 #include <string>
 
 #include "attention/blocks.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed {

@@ -6,10 +6,10 @@
 #include "attention/block_mask.hpp"
 #include "attention/blocks.hpp"
 #include "attention/observed_block.hpp"
-#include "attention/strided.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/shared_items.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/share_work.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/strided_view.hpp"
 
 namespace heed {
 

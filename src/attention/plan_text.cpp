@@ -3,8 +3,8 @@
 #include "attention/plan_text.hpp"
 
 #include "attention/blocks.hpp"
-#include "attention/check.hpp"
-#include "heed/attention_plan.hpp"
+#include "core/require.hpp"
+#include "heed/attention/plan.hpp"
 #include "kernels/choice.hpp"
 #include "kernels/kernels.hpp"
 

@@ -1,11 +1,11 @@
-#include "heed/rotary.hpp"
+#include "heed/attention/rotary.hpp"
 
 #include <cmath>
 #include <mutex>
 #include <numbers>
 
-#include "attention/check.hpp"
-#include "heed/memory.hpp"
+#include "core/require.hpp"
+#include "heed/core/memory.hpp"
 
 namespace heed {
 

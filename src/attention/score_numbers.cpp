@@ -1,11 +1,11 @@
-#include "heed/score_numbers.hpp"
+#include "heed/attention/detail/score_numbers.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
-#include "heed/attention_plan.hpp"
-#include "heed/error.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed::detail {
 

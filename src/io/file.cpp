@@ -14,7 +14,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/quote.hpp"
 
 namespace heed::io {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/quote.hpp"
 
 namespace heed::io {

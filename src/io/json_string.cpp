@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdio>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/quote.hpp"
 
 namespace heed::io {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/dtype.hpp"
 #include "io/quote.hpp"
 

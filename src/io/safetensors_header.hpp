@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/safetensors.hpp"
+#include "heed/io/safetensors.hpp"
 
 namespace heed::io {
 

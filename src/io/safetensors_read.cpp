@@ -2,8 +2,8 @@
 #include <cstring>
 #include <utility>
 
-#include "heed/error.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/core/error.hpp"
+#include "heed/io/safetensors.hpp"
 #include "io/file.hpp"
 #include "io/quote.hpp"
 #include "io/safetensors_header.hpp"

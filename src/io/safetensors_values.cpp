@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "heed/error.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/core/error.hpp"
+#include "heed/io/safetensors.hpp"
 #include "io/quote.hpp"
 
 namespace heed {

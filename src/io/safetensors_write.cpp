@@ -2,8 +2,8 @@
 #include <array>
 #include <tuple>
 
-#include "heed/error.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/core/error.hpp"
+#include "heed/io/safetensors.hpp"
 #include "io/dtype.hpp"
 #include "io/file.hpp"
 #include "io/json_string.hpp"

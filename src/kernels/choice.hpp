@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "kernels/kernels.hpp"
 
 namespace heed::kernels {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "heed/isa.hpp"
+#include "heed/core/isa.hpp"
 #include "kernels/choice.hpp"
 #include "kernels/kernels.hpp"
 

@@ -1,4 +1,4 @@
-#include "heed/optimizer.hpp"
+#include "heed/layers/optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,12 +7,12 @@
 #include <numbers>
 #include <string>
 
-#include "attention/ceil_div.hpp"
-#include "attention/strided.hpp"
-#include "heed/error.hpp"
-#include "heed/float_bits.hpp"
-#include "heed/shared_items.hpp"
+#include "core/ceil_div.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/float_bits.hpp"
+#include "heed/core/share_work.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/strided_view.hpp"
 
 namespace heed {
 

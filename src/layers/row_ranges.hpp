@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "attention/ceil_div.hpp"
-#include "heed/executor.hpp"
-#include "heed/shared_items.hpp"
+#include "core/ceil_div.hpp"
+#include "heed/core/executor.hpp"
+#include "heed/core/share_work.hpp"
 
 namespace heed::detail {
 

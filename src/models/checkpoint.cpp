@@ -6,8 +6,8 @@
 #include <system_error>
 #include <vector>
 
-#include "heed/checkpoint_files.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/models/detail/checkpoint_files.hpp"
 #include "io/file.hpp"
 #include "models/gpt_weights.hpp"
 #include "text/tokenizer_size.hpp"

@@ -1,4 +1,4 @@
-#include "heed/gpt_config.hpp"
+#include "heed/models/gpt_config.hpp"
 
 #include <array>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "attention/check.hpp"
-#include "heed/error.hpp"
+#include "core/require.hpp"
+#include "heed/core/error.hpp"
 #include "io/json_object.hpp"
 #include "io/quote.hpp"
 

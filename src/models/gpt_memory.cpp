@@ -1,16 +1,16 @@
-#include "heed/gpt_memory.hpp"
+#include "heed/models/gpt_memory.hpp"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "attention/check.hpp"
-#include "heed/attention_backward_plan.hpp"
-#include "heed/attention_plan.hpp"
-#include "heed/kv_cache.hpp"
-#include "heed/multi_head_attention_decode_plan.hpp"
-#include "heed/product_plan.hpp"
-#include "heed/token.hpp"
+#include "core/require.hpp"
+#include "heed/attention/backward_plan.hpp"
+#include "heed/attention/kv_cache.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/token.hpp"
+#include "heed/layers/multi_head_attention_decode_plan.hpp"
+#include "heed/layers/product.hpp"
 #include "models/gpt_weights.hpp"
 
 namespace heed {

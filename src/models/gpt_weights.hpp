@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/gpt_config.hpp"
+#include "heed/models/gpt_config.hpp"
 
 namespace heed::detail {
 

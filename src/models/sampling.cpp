@@ -1,4 +1,4 @@
-#include "heed/sampling.hpp"
+#include "heed/models/sampling.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "heed/error.hpp"
-#include "heed/float_bits.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/float_bits.hpp"
 
 namespace heed {
 

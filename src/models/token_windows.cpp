@@ -1,13 +1,13 @@
-#include "heed/token_windows.hpp"
+#include "heed/models/token_windows.hpp"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "attention/ceil_div.hpp"
-#include "attention/check.hpp"
-#include "heed/error.hpp"
-#include "heed/memory.hpp"
+#include "core/ceil_div.hpp"
+#include "core/require.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/memory.hpp"
 
 namespace heed {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "heed/float_bits.hpp"
+#include "heed/core/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "heed/heat_map.hpp"
+#include "heed/plot/heat_map.hpp"
 
 namespace heed::plot {
 

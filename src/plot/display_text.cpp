@@ -1,11 +1,11 @@
-#include "heed/display_text.hpp"
+#include "heed/plot/display_text.hpp"
 
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed {
 namespace {

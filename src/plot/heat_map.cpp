@@ -1,9 +1,9 @@
-#include "heed/heat_map.hpp"
+#include "heed/plot/heat_map.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "plot/color_scale.hpp"
 #include "plot/heat_map_layout.hpp"
 #include "plot/heat_map_values.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/heat_map.hpp"
+#include "heed/plot/heat_map.hpp"
 
 namespace heed::plot {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heed/error.hpp"
-#include "heed/float_bits.hpp"
-#include "heed/heat_map.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/float_bits.hpp"
+#include "heed/plot/heat_map.hpp"
 #include "plot/heat_map_layout.hpp"
 #include "plot/number_text.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "heed/error.hpp"
-#include "heed/heat_map.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/heat_map.hpp"
 
 namespace heed {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "heed/float_bits.hpp"
+#include "heed/core/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {

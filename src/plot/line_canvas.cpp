@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "heed/float_bits.hpp"
+#include "heed/core/float_bits.hpp"
 #include "plot/color_scale.hpp"
 
 namespace heed::plot {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "heed/display_text.hpp"
+#include "heed/plot/display_text.hpp"
 #include "plot/text_block.hpp"
 
 namespace heed::plot {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "heed/float_bits.hpp"
+#include "heed/core/float_bits.hpp"
 
 namespace heed::plot {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heed/error.hpp"
-#include "heed/float_bits.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/float_bits.hpp"
 #include "plot/number_text.hpp"
 
 namespace heed::plot {

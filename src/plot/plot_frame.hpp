@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/plot.hpp"
+#include "heed/plot/curves.hpp"
 #include "plot/axis.hpp"
 #include "plot/text_block.hpp"
 

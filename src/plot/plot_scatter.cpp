@@ -2,9 +2,9 @@
 #include <array>
 #include <cmath>
 
-#include "heed/error.hpp"
-#include "heed/float_bits.hpp"
-#include "heed/plot.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/float_bits.hpp"
+#include "heed/plot/curves.hpp"
 #include "plot/color_scale.hpp"
 #include "plot/line_canvas.hpp"
 #include "plot/plot_frame.hpp"

@@ -1,4 +1,4 @@
-#include "heed/terminal.hpp"
+#include "heed/plot/terminal.hpp"
 
 #include <algorithm>
 #include <charconv>

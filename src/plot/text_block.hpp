@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/display_text.hpp"
+#include "heed/plot/display_text.hpp"
 
 namespace heed::plot {
 

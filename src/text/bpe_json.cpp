@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/json_string.hpp"
 #include "io/quote.hpp"
 #include "text/utf8.hpp"

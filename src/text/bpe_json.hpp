@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 #include "text/vocabulary.hpp"
 
 namespace heed::text {

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 #include "text/longest_match.hpp"
 #include "text/vocabulary.hpp"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "heed/bpe.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
 #include "io/file.hpp"
 #include "text/bpe_json.hpp"
 #include "text/bpe_tables.hpp"

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "heed/bpe.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
 #include "text/bpe_tables.hpp"
 #include "text/segmentation.hpp"
 #include "text/utf8.hpp"

@@ -1,8 +1,8 @@
-#include "heed/char_tokenizer.hpp"
+#include "heed/text/char_tokenizer.hpp"
 
 #include <set>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/json_object.hpp"
 #include "io/json_string.hpp"
 #include "io/quote.hpp"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/bpe.hpp"
+#include "heed/text/bpe.hpp"
 #include "text/vocabulary.hpp"
 
 namespace heed::text {

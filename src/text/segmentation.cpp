@@ -1,6 +1,6 @@
 #include "text/segmentation.hpp"
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "text/hash.hpp"
 
 namespace heed::text {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "io/json_object.hpp"
 
 namespace heed::text {

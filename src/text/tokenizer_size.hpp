@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-#include "heed/view.hpp"
+#include "heed/core/view.hpp"
 
 namespace heed::text {
 

@@ -1,6 +1,6 @@
 #include "text/vocabulary.hpp"
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 
 namespace heed::text {
 

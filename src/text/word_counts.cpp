@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
 #include "text/hash.hpp"
 
 namespace heed::text {

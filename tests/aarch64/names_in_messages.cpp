@@ -1,7 +1,7 @@
 // Stand-ins for the functions that make a name from a file safe to print, and count its columns: those of
 // Heed need utf8proc, which is not there for AArch64. Good enough for the messages of a test.
 
-#include "heed/display_text.hpp"
+#include "heed/plot/display_text.hpp"
 #include "io/quote.hpp"
 
 namespace heed {

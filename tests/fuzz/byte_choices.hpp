@@ -9,8 +9,8 @@
 #include <span>
 #include <string>
 
-#include "heed/random.hpp"
-#include "heed/view.hpp"
+#include "heed/core/random.hpp"
+#include "heed/core/view.hpp"
 
 namespace heed::test {
 

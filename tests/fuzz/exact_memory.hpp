@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "byte_choices.hpp"
-#include "heed/workspace.hpp"
+#include "heed/core/workspace.hpp"
 
 namespace heed::test {
 

@@ -3,7 +3,7 @@
 
 #include "byte_choices.hpp"
 #include "exact_memory.hpp"
-#include "heed/observers.hpp"
+#include "heed/attention/observe_attention.hpp"
 #include "option_accuracy.hpp"
 #include "option_gradients.hpp"
 

@@ -3,7 +3,7 @@
 // give.
 
 #include "byte_choices.hpp"
-#include "heed/cached_attention.hpp"
+#include "heed/attention/cached_attention.hpp"
 #include "option_accuracy.hpp"
 #include "option_gradients.hpp"
 

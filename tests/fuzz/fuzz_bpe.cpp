@@ -5,8 +5,8 @@
 
 #include "bpe_naive.hpp"
 #include "byte_choices.hpp"
-#include "heed/char_tokenizer.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/char_tokenizer.hpp"
 #include "text_checks.hpp"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "byte_choices.hpp"
-#include "heed/checkpoint.hpp"
+#include "heed/models/checkpoint.hpp"
 #include "safetensors_bytes.hpp"
 
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "byte_choices.hpp"
-#include "heed/error.hpp"
-#include "heed/heat_map.hpp"
-#include "heed/plot.hpp"
+#include "heed/core/error.hpp"
+#include "heed/plot/curves.hpp"
+#include "heed/plot/heat_map.hpp"
 #include "text_checks.hpp"
 
 namespace {

@@ -3,8 +3,8 @@
 
 #include "byte_choices.hpp"
 #include "exact_memory.hpp"
-#include "heed/cached_attention.hpp"
-#include "heed/cached_attention_plan.hpp"
+#include "heed/attention/cached_attention.hpp"
+#include "heed/attention/cached_plan.hpp"
 #include "option_cases.hpp"
 
 namespace {

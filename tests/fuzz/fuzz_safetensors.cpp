@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "byte_choices.hpp"
-#include "heed/error.hpp"
-#include "heed/safetensors.hpp"
+#include "heed/core/error.hpp"
+#include "heed/io/safetensors.hpp"
 
 namespace {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "byte_choices.hpp"
-#include "heed/bpe.hpp"
-#include "heed/char_tokenizer.hpp"
-#include "heed/error.hpp"
+#include "heed/core/error.hpp"
+#include "heed/text/bpe.hpp"
+#include "heed/text/char_tokenizer.hpp"
 #include "text_checks.hpp"
 
 namespace {

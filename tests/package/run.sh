@@ -41,7 +41,7 @@ if grep -rlF -e "$work" -e "$source_dir" "$work/moved"; then
   exit 1
 fi
 # CMake makes one header more: what HEED_EXPORT is.
-if [ "$(cd "$source_dir/include" && { find heed -type f; echo heed/export.hpp; } | sort)" != \
+if [ "$(cd "$source_dir/include" && { find heed -type f; echo heed/core/export.hpp; } | sort)" != \
      "$(cd "$work/moved/include" && find heed -type f | sort)" ]; then
   echo "the installed headers are not those of the source"
   exit 1

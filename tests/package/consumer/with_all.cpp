@@ -1,7 +1,7 @@
 // Links heed::heed: writes a file, reads it back, prints the library's version.
 
-#include <heed/safetensors.hpp>
-#include <heed/version.hpp>
+#include <heed/core/version.hpp>
+#include <heed/io/safetensors.hpp>
 #include <iostream>
 #include <vector>
 

@@ -1,0 +1,44 @@
+#pragma once
+
+// The options of scores as numbers of the scalar that a plan works in.
+
+#include <optional>
+#include <vector>
+
+#include "heed/attention/mask.hpp"
+#include "heed/attention/rotary.hpp"
+#include "heed/core/config.hpp"
+
+namespace heed {
+
+struct AttentionShape;
+struct ScoreOptions;
+
+namespace detail {
+
+template <class T>
+struct HEED_EXPORT ScoreNumbers {
+  T scale;
+  T softcap;
+  std::vector<T> sinks;
+  std::vector<T> slopes;
+  std::optional<Rotary> rotary;
+  const T* rotary_table = nullptr;  // row of position 0
+  Index first_offset;
+  std::vector<Index> query_offsets;  // of each sequence, or empty: all have the first's
+
+  /// Throws as check_attention does, and ArgumentError if a number is beyond T.
+  ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
+               bool with_functions = false);
+
+  Index query_offset(Index sequence) const noexcept {
+    return query_offsets.empty() ? first_offset : query_offsets[static_cast<std::size_t>(sequence)];
+  }
+};
+
+extern template struct ScoreNumbers<float>;
+extern template struct ScoreNumbers<double>;
+
+}  // namespace detail
+
+}  // namespace heed

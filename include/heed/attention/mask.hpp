@@ -1,0 +1,256 @@
+#pragma once
+
+// Who may see whom. A mask is a value: parts compose with &, every part must agree for a key to be visible,
+// and a mask prints itself. Masks are computed, never stored, unless the caller brings a matrix.
+//
+//   scaled_dot_product_attention(q, k, v, {.mask = causal()});
+//   scaled_dot_product_attention(q, k, v, {.mask = causal() & window(255, 0) & kv_lengths({5, 9})});
+//
+// One notion of position serves whatever asks where a query stands: causal(), window() and alibi(), and
+// beside the mask a rotary and the caller's functions of scores. Query i of a sequence stands at p(i) = i +
+// query offset, counted from the first key, and one rule says what the offset is:
+//   - the mask says it: top_left(), bottom_right(), query_offset() or query_offsets(). Any number is valid;
+//   queries
+//     may stand before the first key and beyond the last one.
+//   - else it is 0 for a sequence of as many queries as keys, and with a cache the queries are the last
+//   tokens.
+//   - else, if something asks for it, that is a ShapeError that names both lengths.
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "heed/core/config.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/scalar_type.hpp"
+#include "heed/core/view.hpp"
+
+namespace heed {
+
+/// What a mask matrix has a block of rows for. The blocks stand one below the other, sequence by sequence and
+/// within it head by head; a block has a row for each query, or one row for all of them.
+enum class Per { nothing, head, sequence, head_of_sequence };
+
+/// The sizes that a mask is made to fit, those of an attention.
+struct MaskSizes {
+  Index batch_size = 1;
+  Index num_heads = 1;
+  Index query_len = 0;  // of the longest sequence
+  Index kv_len = 0;     // of the longest sequence
+};
+
+/// A side of a window without an end.
+inline constexpr Index unlimited = (std::numeric_limits<Index>::max)();
+
+/// A matrix in the caller's memory that is part of a mask.
+struct HEED_EXPORT MaskMatrix {
+  enum class Kind { bias, keep, drop };
+  Kind kind = Kind::bias;
+  Per per = Per::nothing;
+  ScalarType scalar = {};
+  UntypedView entries;
+
+  /// Rows of one block: all queries share one row if there is no more.
+  Index block_rows(const MaskSizes& sizes) const noexcept;
+  Index blocks(const MaskSizes& sizes) const noexcept;
+  /// Which of them is that of a head of a sequence.
+  Index block_of(const MaskSizes& sizes, Index sequence, Index head) const noexcept {
+    const Index block = per_sequence() ? sequence : 0;
+    return per_head() ? block * sizes.num_heads + head : block;
+  }
+
+  bool per_head() const noexcept { return per == Per::head || per == Per::head_of_sequence; }
+  bool per_sequence() const noexcept { return per == Per::sequence || per == Per::head_of_sequence; }
+};
+
+/// "bias", "keep_where" or "drop_where".
+HEED_EXPORT const char* name_of(MaskMatrix::Kind kind) noexcept;
+
+class HEED_EXPORT Mask {
+ public:
+  /// Every query sees every key.
+  Mask() = default;
+
+  /// Both masks at once. Throws ArgumentError if both bring slopes, query positions that differ, kv_lengths
+  /// for different numbers of sequences, or together more matrices than most_matrices. Query positions are
+  /// equal if they say the same for every sequence: top_left() and query_offset(0), query_offset(3) and
+  /// query_offsets({3, 3}).
+  friend Mask operator&(const Mask& a, const Mask& b);
+
+  static constexpr Index most_matrices = 8;
+  /// The farthest offset whose positions slopes, rotaries and functions of scores are told: one beyond it is
+  /// for causal() and window() alone, which are exact for every offset.
+  static constexpr Index max_offset = Index{1} << 61;
+
+  struct Window {
+    Index left = unlimited;   // how many keys before its own a query sees
+    Index right = unlimited;  // and after it
+  };
+
+  /// The keys from first to last, both included, whether or not they exist.
+  struct Reach {
+    Index first;
+    Index last;
+  };
+
+  bool is_causal() const noexcept { return causal_; }
+  bool has_position() const noexcept { return position_.has_value(); }
+  const Window& window() const noexcept { return window_; }
+  const std::vector<MaskMatrix>& matrices() const noexcept { return matrices_; }
+  const std::vector<double>& alibi_slopes() const noexcept { return slopes_; }
+
+  /// Throws ShapeError or ArgumentError unless every part fits these sizes; biases must have the scalar type.
+  void check_sizes(const MaskSizes& sizes, ScalarType scalar) const;
+
+  /// Throws ShapeError if a sequence of kv_len keys is said to have more: check_sizes() knows the longest one
+  /// only.
+  void check_kv_length(Index sequence, Index kv_len) const;
+
+  /// How many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.
+  Index kv_length(Index sequence, Index kv_len) const noexcept;
+
+  /// Position of the first query of a sequence relative to its first key. Throws ShapeError if the mask is
+  /// causal or has a window or slopes, or something else is `asking` for positions ("rotary"; nullptr:
+  /// nothing is), the lengths differ and nobody said where the queries stand. Throws ArgumentError if it has
+  /// slopes, or something is asking, and the offset is beyond max_offset.
+  Index query_offset(Index query_len, Index kv_len, Index sequence = 0, const char* asking = nullptr) const;
+
+  /// What query `query` of a sequence with this query_offset sees, as far as causal() and window() say.
+  Reach reach(Index query_offset, Index query) const noexcept;
+
+  /// True if sequences of equal length have the same query_offset.
+  bool same_for_all() const noexcept;
+
+  /// For people: "causal & bottom_right & bias(4 x 4)", or "none".
+  std::string to_string() const;
+
+ private:
+  enum class Anchor { top_left, bottom_right, number, number_each };
+  struct Position {
+    Anchor anchor;
+    std::vector<Index> offsets;  // number: one for all sequences; number_each: one for each
+    bool operator==(const Position&) const = default;
+  };
+  /// Returns what both say, the one that also counts the sequences if one does; nothing if they may differ.
+  static std::optional<Position> common_position(const Position& a, const Position& b);
+
+  bool causal_ = false;
+  Window window_;
+  std::optional<Position> position_;
+  std::vector<Index> kv_lengths_;  // empty: no such part
+  std::vector<MaskMatrix> matrices_;
+  std::vector<double> slopes_;
+
+  friend Mask causal();
+  friend Mask window(Index left, Index right);
+  friend Mask top_left();
+  friend Mask bottom_right();
+  friend Mask query_offset(Index offset);
+  friend Mask query_offsets(std::vector<Index> offsets);
+  friend Mask kv_lengths(std::vector<Index> lengths);
+  friend Mask alibi(std::vector<double> slopes);
+  friend Mask mask_matrix(const MaskMatrix& matrix);
+};
+
+HEED_EXPORT Mask operator&(const Mask& a, const Mask& b);
+
+/// Query i sees key j iff j <= p(i) (Vaswani et al. 2017, section 3.2.3). With as many queries as keys p(i)
+/// is i; else say where the queries stand, with top_left(), bottom_right() or query_offset().
+HEED_EXPORT Mask causal();
+
+/// Query i sees key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys outside
+/// cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
+HEED_EXPORT Mask window(Index left, Index right);
+
+/// The first query stands at the first key: query_offset(0).
+HEED_EXPORT Mask top_left();
+
+/// The last query stands at the last key that exists: query_offset(kv_length - query_len) for each sequence.
+/// What decoding against a cache wants.
+HEED_EXPORT Mask bottom_right();
+
+/// The first query stands at key `offset`; may be negative, and beyond the last key.
+HEED_EXPORT Mask query_offset(Index offset);
+
+/// The same with a number for each sequence of the batch.
+HEED_EXPORT Mask query_offsets(std::vector<Index> offsets);
+
+/// Only the first lengths[b] keys of sequence b exist, the rest is padding, whatever it holds: it is never
+/// read.
+HEED_EXPORT Mask kv_lengths(std::vector<Index> lengths);
+
+/// scores -= slope[head] * |p(i) - j| (Press et al. 2022, "Train Short, Test Long"), a slope for each head.
+HEED_EXPORT Mask alibi(std::vector<double> slopes);
+
+/// The slopes of the paper: 2^(-8 h / n) for h = 1 ... n, with the paper's own rule where the number of heads
+/// n is no power of two. Throws ArgumentError unless num_heads is at least 1.
+HEED_EXPORT std::vector<double> alibi_slopes(Index num_heads);
+
+/// One matrix as a mask; bias(), keep_where() and drop_where() make it from an Eigen matrix.
+HEED_EXPORT Mask mask_matrix(const MaskMatrix& matrix);
+
+/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len columns,
+/// and the rows that Per says. It is looked at when attention runs, and must live until then. A matrix of 0
+/// and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
+template <class T>
+Mask bias(MatrixView<const T> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::bias, per, scalar_type<T>(), untyped(view)});
+}
+
+/// Query i sees key j only where the matrix is true. Size, blocks and life as for bias().
+inline Mask keep_where(MatrixView<const bool> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::keep, per, scalar_type<bool>(), untyped(view)});
+}
+
+/// Query i sees key j only where the matrix is false. Size, blocks and life as for bias().
+inline Mask drop_where(MatrixView<const bool> view, Per per = Per::nothing) {
+  return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
+}
+
+namespace detail {
+
+template <class Matrix>
+concept EigenMatrix = requires {
+  typename std::remove_cvref_t<Matrix>::Scalar;
+};
+
+/// The view of an Eigen expression that is looked at later.
+template <class Matrix>
+auto lasting_view(Matrix&& matrix) {
+  using Plain = std::remove_cvref_t<Matrix>;
+  using Scalar = typename Plain::Scalar;
+  static_assert(
+      requires(const Plain& m) { m.data(); },
+      "this Eigen expression has no memory of its own: call .eval() on it and keep the result");
+  static_assert(std::is_lvalue_reference_v<Matrix> || !std::is_same_v<Plain, typename Plain::PlainObject>,
+                "this matrix dies before attention runs: keep it in a variable");
+  return MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(),
+                                  matrix.colStride()};
+}
+
+template <class Matrix>
+inline constexpr bool holds_bool = std::is_same_v<typename std::remove_cvref_t<Matrix>::Scalar, bool>;
+
+}  // namespace detail
+
+/// The same for any Eigen expression with memory, without a copy.
+template <detail::EigenMatrix Matrix>
+Mask bias(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(!std::is_integral_v<typename std::remove_cvref_t<Matrix>::Scalar>,
+                "a bias is added to scores; a matrix of bool or int is not one");
+  return bias(detail::lasting_view(std::forward<Matrix>(matrix)), per);
+}
+template <detail::EigenMatrix Matrix>
+Mask keep_where(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(detail::holds_bool<Matrix>, "keep_where takes a matrix of bool: compare the numbers first");
+  return keep_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
+}
+template <detail::EigenMatrix Matrix>
+Mask drop_where(Matrix&& matrix, Per per = Per::nothing) {
+  static_assert(detail::holds_bool<Matrix>, "drop_where takes a matrix of bool: compare the numbers first");
+  return drop_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
+}
+
+}  // namespace heed

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "heed/core/config.hpp"
+
+namespace heed {
+
+/// CPython's random.Random: the Mersenne Twister MT19937 (Matsumoto and Nishimura 1998) with CPython's
+/// seeding by array and its 53-bit random(), so a seed gives the numbers that Python gives, on every
+/// platform. No global state; one object serves one thread at a time.
+class HEED_EXPORT Random {
+ public:
+  /// random.Random(seed) for a non-negative integer seed.
+  explicit Random(std::uint64_t seed);
+
+  /// Uniform in [0, 2^32): getrandbits(32).
+  std::uint32_t next_word() noexcept;
+
+  /// Uniform in [0, 1), a multiple of 2^-53: random().
+  double random() noexcept;
+
+  /// low + (high - low) * random(), rounded as CPython does: uniform(low, high).
+  double uniform(double low, double high) noexcept;
+
+  /// 624 words of state, and how many of them have been used up: for checkpoints. CPython's getstate().
+  static constexpr std::size_t state_size = 625;
+  std::array<std::uint32_t, state_size> state() const noexcept;
+
+  /// Goes on from a state. Throws ArgumentError unless there are state_size numbers, the last at most 624.
+  void restore(std::span<const std::uint32_t> state);
+
+ private:
+  static constexpr int words = 624;
+
+  void refill() noexcept;
+
+  std::array<std::uint32_t, words> state_;
+  int next_ = words;
+};
+
+}  // namespace heed

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include "heed/core/config.hpp"
+
+namespace heed {
+
+/// A token's number: 0 .. vocab_size - 1.
+using TokenId = std::int32_t;
+
+/// A target that asks for nothing: it has no loss and no gradient.
+inline constexpr TokenId ignored_target = -100;
+
+}  // namespace heed

@@ -1,0 +1,136 @@
+#pragma once
+
+// The layers around attention on views instead of Eigen matrices, forward and backward: what the layer
+// classes (norm.hpp, feed_forward.hpp, loss.hpp, ...) and the training of gpt_trainer.hpp are made of.
+
+#include <cstdint>
+
+#include "heed/core/config.hpp"
+#include "heed/core/executor.hpp"
+#include "heed/core/scalar.hpp"
+#include "heed/core/view.hpp"
+
+namespace heed {
+
+/// What stands between the two products of a feed-forward layer.
+enum class Activation {
+  gelu,       ///< x Phi(x), Phi the normal distribution (Hendrycks and Gimpel 2016)
+  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, GPT-2's approximation of it
+  silu,       ///< x / (1 + exp(-x)), also called swish (Elfwing et al. 2018)
+  relu,       ///< max(x, 0)
+};
+
+/// (x - mean) / sqrt(variance + epsilon), mean and variance over a row; the variance is divided by the number
+/// of columns.
+struct NormOptions {
+  bool centred = true;  ///< LayerNorm (Ba et al. 2016); false: RMSNorm (Zhang and Sennrich 2019), mean is 0
+  double epsilon = 1e-5;
+};
+
+/// Which elements of a matrix are dropped: a number for each, made from its place by counting (Philox4x32-10,
+/// Salmon et al. 2011), is compared with the rate. The same for any thread, instruction set and machine.
+struct Dropout {
+  double rate = 0;           ///< in [0, 1)
+  std::uint64_t seed = 0;    ///< of a whole training
+  std::uint64_t stream = 0;  ///< another one for each step and each place in a model
+};
+
+/// What the loss of a row is made of.
+struct RowLoss {
+  std::int32_t ignored;                   ///< the target that asks for nothing
+  double factor = 1;                      ///< of the gradient
+  const double* class_weights = nullptr;  ///< one for each column of logits; nullptr: 1 each
+  double label_smoothing = 0;             ///< in [0, 1]
+
+  double weight(Index column) const { return class_weights == nullptr ? 1 : class_weights[column]; }
+  /// How much log p_t and log p_c of every c count in the loss.
+  double of_target(Index target) const { return (1 - label_smoothing) * weight(target); }
+  double of_class(Index column, Index cols) const {
+    return label_smoothing / static_cast<double>(cols) * weight(column);
+  }
+  bool leaves_out(std::int32_t target) const {
+    return target == ignored || (label_smoothing == 0 && weight(target) == 0);
+  }
+};
+
+/// T is float or double. Views have the sizes that the comments give; nothing is checked. Any strides.
+/// A row of grad_out that is 0 throughout is one that nothing depends on, such as padding: its gradient is 0
+/// and it adds none to weights, whatever the other arguments hold in that row, NaN included.
+/// Nothing is allocated, and nothing thrown but the ArgumentError of isa() for an unknown HEED_ISA, before
+/// anything is written. A row's bits depend on that row alone, a sum over rows is one chain over ascending
+/// rows: no bit depends on the number of threads. An output may be an input itself, but may not overlap one
+/// in another way. Threads: the caller's, or the executor's.
+template <class T>
+struct HEED_EXPORT RowFunctions {
+  static_assert(detail::require_kernels<T>());
+
+  using Input = MatrixView<const T>;
+  using Output = MatrixView<T>;
+
+  /// out = normalised x, times weight, plus bias (each 1 x cols, or empty).
+  static void norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
+                   Executor* executor = nullptr);
+
+  /// grad_x = base (or 0, if it is empty) + the gradient with respect to x.
+  static void norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out, Input base,
+                            Output grad_x, Executor* executor = nullptr);
+
+  /// Adds the gradients of weight and bias (1 x cols, or empty: not wanted).
+  static void norm_weight_gradient(Input x, const NormOptions& options, Input grad_out, Output grad_weight,
+                                   Output grad_bias);
+
+  /// out = f(x), element by element.
+  static void activation(Activation kind, Input x, Output out, Executor* executor = nullptr);
+
+  /// grad_x = grad_out f'(x)
+  static void activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
+                                  Executor* executor = nullptr);
+
+  /// out = f(gate) up, element by element: with silu SwiGLU (Shazeer 2020).
+  static void gated(Activation kind, Input gate, Input up, Output out, Executor* executor = nullptr);
+
+  /// grad_gate = grad_out up f'(gate), grad_up = grad_out f(gate)
+  static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
+                             Output grad_up, Executor* executor = nullptr);
+
+  /// The loss of each row, -(1 - label_smoothing) w_t log p_t - label_smoothing / cols * sum over c of w_c
+  /// log p_c, with p the softmax of its logits, t its target and w the class weights; from logits, so that
+  /// nothing underflows. A row whose target is ignored, or has weight 0 where nothing is smoothed, has loss 0
+  /// and gradient 0, whatever is in it. grad (as logits, or empty: not wanted) = factor * the gradient of the
+  /// row's loss. targets and losses: as many as rows. Other targets are columns of logits.
+  static void cross_entropy(Input logits, const std::int32_t* targets, const RowLoss& loss, double* losses,
+                            Output grad, Executor* executor = nullptr);
+
+  /// True if row `row` of grad_out is 0 while x holds NaN or infinity there: a product of the two would be
+  /// NaN, where the row adds nothing.
+  static bool adds_nothing(Input x, Input grad_out, Index row) noexcept;
+
+  /// out = a + b
+  static void add(Input a, Input b, Output out, Executor* executor = nullptr);
+
+  /// out = factor * x
+  static void scale(Input x, T factor, Output out, Executor* executor = nullptr);
+
+  /// Of all elements, summed up row by row; infinite or 0 where a square is beyond all numbers or below the
+  /// smallest.
+  static double sum_of_squares(Input x);
+
+  /// sums (1 x cols) += the sum of the rows of x: the gradient of a bias.
+  static void column_sums(Input x, Output sums);
+
+  /// Row i of out = row ids[i] of table.
+  static void gather(Input table, const std::int32_t* ids, Output out) noexcept;
+
+  /// Row ids[i] of grad_table += row i of grad_out, one after another.
+  static void scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table);
+
+  /// out = x / (1 - rate) where an element is kept, else 0 (Srivastava et al. 2014). Backward is the same on
+  /// gradients. x may be some rows of a matrix, from first_row on.
+  static void dropout(const Dropout& dropout, Input x, Output out, Index first_row = 0,
+                      Executor* executor = nullptr);
+};
+
+extern template struct RowFunctions<float>;
+extern template struct RowFunctions<double>;
+
+}  // namespace heed

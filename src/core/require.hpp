@@ -1,0 +1,98 @@
+#pragma once
+
+// Checks of sizes, shared by the plans. The words of a message are made only for an error.
+
+#include <initializer_list>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "heed/attention/mask.hpp"
+#include "heed/attention/plan.hpp"
+#include "heed/core/error.hpp"
+#include "heed/core/view.hpp"
+
+namespace heed::detail {
+
+inline std::string count_of(Index n, const char* singular) {
+  return std::to_string(n) + " " + singular + (n == 1 ? "" : "s");
+}
+
+inline void require_not_negative(Index value, const char* name) {
+  if (value < 0) {
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must not be negative");
+  }
+}
+
+inline void require_positive(Index value, const char* name) {
+  if (value < 1)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", it must be at least 1");
+}
+
+/// Throws if a size is beyond any memory. Below this bound, sums and small multiples of sizes cannot
+/// overflow.
+inline void require_possible(Index value, const char* name) {
+  constexpr Index most = Index{1} << 40;
+  if (value > most)
+    throw_shape_error(std::string(name) + " is " + std::to_string(value) + ", no memory holds as much");
+}
+
+/// Throws if a * b, both not negative, is no Index.
+inline void require_product(Index a, Index b, const char* what) {
+  if (a != 0 && b > std::numeric_limits<Index>::max() / a) {
+    throw_shape_error(std::string(what) + " overflows: " + std::to_string(a) + " times " + std::to_string(b));
+  }
+}
+
+/// Throws unless the view is rows x cols and has memory. `because` makes the reason: "2 sequences of 3 keys".
+template <class Because>
+void require_size(const UntypedView& view, const char* name, Index rows, Index cols, Because because) {
+  if (view.rows != rows || view.cols != cols) {
+    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
+                      std::to_string(rows) + " x " + std::to_string(cols));
+  }
+  if (view.data == nullptr && rows != 0 && cols != 0) {
+    throw_argument_error(std::string(name) + " (" + size_of(view) + ") has no memory: its pointer is null");
+  }
+}
+
+inline void require_apart(const UntypedView& written, const char* written_name, const UntypedView& other,
+                          const char* other_name) {
+  if (written.rows == 0 || other.rows == 0) return;  // most often: not asked for, and not worth a call
+  if (overlap(written, other)) {
+    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
+                         " (" + size_of(other) + ") in memory");
+  }
+}
+
+struct NamedView {
+  const UntypedView* view;
+  const char* name;
+};
+
+/// Throws if a result overlaps an input, a matrix of the mask or another result.
+inline void require_results_apart(std::span<const NamedView> results, std::initializer_list<NamedView> inputs,
+                                  const Mask& mask) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const NamedView& result = results[i];
+    for (const NamedView& input : inputs) require_apart(*result.view, result.name, *input.view, input.name);
+    for (const MaskMatrix& matrix : mask.matrices())
+      require_apart(*result.view, result.name, matrix.entries, name_of(matrix.kind));
+    for (const NamedView& other : results.subspan(i + 1))
+      require_apart(*result.view, result.name, *other.view, other.name);
+  }
+}
+inline void require_results_apart(std::initializer_list<NamedView> results,
+                                  std::initializer_list<NamedView> inputs, const Mask& mask) {
+  require_results_apart(std::span(results.begin(), results.size()), inputs, mask);
+}
+
+/// Throws ShapeError for a view of the wrong size; wherever they lie.
+void check_sizes(const AttentionShape& shape, const UntypedAttentionTensors& tensors);
+
+/// An optional result that was asked for; asked for with no rows or no columns, it is still checked.
+inline bool wanted(const UntypedView& view) {
+  return view.rows != 0 || view.cols != 0;
+}
+
+}  // namespace heed::detail
