@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "core/require.hpp"
+#include "attention/require.hpp"
 #include "heed/attention/plan.hpp"
 #include "heed/core/error.hpp"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/require.hpp"
+#include "attention/require.hpp"
 #include "heed/attention/backward_plan.hpp"
 #include "heed/core/error.hpp"
 

@@ -1,14 +1,10 @@
 #pragma once
 
-// Checks of sizes, shared by the plans. The words of a message are made only for an error.
+// Checks of sizes. The words of a message are made only for an error.
 
-#include <initializer_list>
 #include <limits>
-#include <span>
 #include <string>
 
-#include "heed/attention/mask.hpp"
-#include "heed/attention/plan.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/view.hpp"
 
@@ -64,31 +60,6 @@ inline void require_apart(const UntypedView& written, const char* written_name, 
                          " (" + size_of(other) + ") in memory");
   }
 }
-
-struct NamedView {
-  const UntypedView* view;
-  const char* name;
-};
-
-/// Throws if a result overlaps an input, a matrix of the mask or another result.
-inline void require_results_apart(std::span<const NamedView> results, std::initializer_list<NamedView> inputs,
-                                  const Mask& mask) {
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const NamedView& result = results[i];
-    for (const NamedView& input : inputs) require_apart(*result.view, result.name, *input.view, input.name);
-    for (const MaskMatrix& matrix : mask.matrices())
-      require_apart(*result.view, result.name, matrix.entries, name_of(matrix.kind));
-    for (const NamedView& other : results.subspan(i + 1))
-      require_apart(*result.view, result.name, *other.view, other.name);
-  }
-}
-inline void require_results_apart(std::initializer_list<NamedView> results,
-                                  std::initializer_list<NamedView> inputs, const Mask& mask) {
-  require_results_apart(std::span(results.begin(), results.size()), inputs, mask);
-}
-
-/// Throws ShapeError for a view of the wrong size; wherever they lie.
-void check_sizes(const AttentionShape& shape, const UntypedAttentionTensors& tensors);
 
 /// An optional result that was asked for; asked for with no rows or no columns, it is still checked.
 inline bool wanted(const UntypedView& view) {

@@ -5,7 +5,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/plan_text.hpp"
-#include "core/require.hpp"
+#include "attention/require.hpp"
 #include "heed/core/workspace.hpp"
 #include "heed/layers/product.hpp"
 #include "layers/layer_buffers.hpp"

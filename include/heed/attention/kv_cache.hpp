@@ -18,6 +18,7 @@
 
 #include "heed/attention/options.hpp"
 #include "heed/core/config.hpp"
+#include "heed/core/eigen_concepts.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/view.hpp"
 #include "heed/core/workspace.hpp"

@@ -209,48 +209,4 @@ inline Mask drop_where(MatrixView<const bool> view, Per per = Per::nothing) {
   return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
 }
 
-namespace detail {
-
-template <class Matrix>
-concept EigenMatrix = requires {
-  typename std::remove_cvref_t<Matrix>::Scalar;
-};
-
-/// The view of an Eigen expression that is looked at later.
-template <class Matrix>
-auto lasting_view(Matrix&& matrix) {
-  using Plain = std::remove_cvref_t<Matrix>;
-  using Scalar = typename Plain::Scalar;
-  static_assert(
-      requires(const Plain& m) { m.data(); },
-      "this Eigen expression has no memory of its own: call .eval() on it and keep the result");
-  static_assert(std::is_lvalue_reference_v<Matrix> || !std::is_same_v<Plain, typename Plain::PlainObject>,
-                "this matrix dies before attention runs: keep it in a variable");
-  return MatrixView<const Scalar>{matrix.data(), matrix.rows(), matrix.cols(), matrix.rowStride(),
-                                  matrix.colStride()};
-}
-
-template <class Matrix>
-inline constexpr bool holds_bool = std::is_same_v<typename std::remove_cvref_t<Matrix>::Scalar, bool>;
-
-}  // namespace detail
-
-/// The same for any Eigen expression with memory, without a copy.
-template <detail::EigenMatrix Matrix>
-Mask bias(Matrix&& matrix, Per per = Per::nothing) {
-  static_assert(!std::is_integral_v<typename std::remove_cvref_t<Matrix>::Scalar>,
-                "a bias is added to scores; a matrix of bool or int is not one");
-  return bias(detail::lasting_view(std::forward<Matrix>(matrix)), per);
-}
-template <detail::EigenMatrix Matrix>
-Mask keep_where(Matrix&& matrix, Per per = Per::nothing) {
-  static_assert(detail::holds_bool<Matrix>, "keep_where takes a matrix of bool: compare the numbers first");
-  return keep_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
-}
-template <detail::EigenMatrix Matrix>
-Mask drop_where(Matrix&& matrix, Per per = Per::nothing) {
-  static_assert(detail::holds_bool<Matrix>, "drop_where takes a matrix of bool: compare the numbers first");
-  return drop_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
-}
-
 }  // namespace heed

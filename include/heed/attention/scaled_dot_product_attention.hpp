@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "heed/attention/mask.hpp"
+#include "heed/attention/mask_matrix.hpp"
 #include "heed/attention/options.hpp"
 #include "heed/attention/plan.hpp"
 #include "heed/attention/reference.hpp"
@@ -25,7 +26,6 @@
 #include "heed/core/float_bits.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/workspace.hpp"
-#include "heed/layers/matrix_product.hpp"
 
 namespace heed {
 
@@ -221,42 +221,5 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_logsumexp(
     const AttentionOptions& options = {}) {
   return detail::attention_result(query, key, value, options, false);
 }
-
-/// The causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere. causal()
-/// does the same without the matrix, and skips what it hides. Throws ShapeError if n is negative.
-template <class Scalar = double>
-Matrix<Scalar> causal_mask(Index n) {
-  static_assert(detail::require_number<Scalar>());
-  if (n < 0) throw_shape_error("a causal mask of " + std::to_string(n) + " positions");
-  Matrix<Scalar> mask = Matrix<Scalar>::Zero(n, n);
-  mask.template triangularView<Eigen::StrictlyUpper>().setConstant(-std::numeric_limits<Scalar>::infinity());
-  return mask;
-}
-
-/// bias(matrix) for a matrix that is meant as a mask, 0 where a query may see a key and -inf where it may
-/// not: throws ArgumentError if it holds anything else, such as the 1 of a matrix of zeros and ones.
-template <class M>
-Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
-  using Scalar = typename M::Scalar;
-  static_assert(!std::is_integral_v<Scalar>,
-                "an additive mask holds 0 and -inf; a matrix of bool or int is not one");
-  const MatrixView<const Scalar> entries = view(matrix);
-  for (Index i = 0; i < entries.rows; ++i) {
-    for (Index j = 0; j < entries.cols; ++j) {
-      const Scalar entry = entries(i, j);
-      if (detail::is_nan(entry) || !(entry == Scalar(0) || detail::is_minus_infinity(entry))) {
-        throw_argument_error("an additive mask holds 0 (visible) and -inf (hidden), this one (" +
-                             size_of(entries) + ") has another value at row " + std::to_string(i) +
-                             ", column " + std::to_string(j) +
-                             "; to add other values to the scores, say bias(matrix)");
-      }
-    }
-  }
-  return bias(entries);
-}
-
-/// A matrix that would be gone before attention looks at it.
-template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
-Mask additive_mask(Eigen::Matrix<Scalar, Rows, Cols, Options, MaxRows, MaxCols>&& matrix) = delete;
 
 }  // namespace heed

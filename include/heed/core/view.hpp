@@ -7,10 +7,9 @@
 #include <string>
 
 #include "heed/core/config.hpp"
+#include "heed/core/index.hpp"
 
 namespace heed {
-
-using Index = std::ptrdiff_t;
 
 /// Element (i, j) is data[i * row_stride + j * col_stride]; strides count elements and may be negative. Owns
 /// nothing.

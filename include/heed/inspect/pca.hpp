@@ -24,10 +24,9 @@
 #include "heed/core/config.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/float_bits.hpp"
+#include "heed/core/index.hpp"
 
 namespace heed {
-
-using Index = std::ptrdiff_t;
 
 template <class Scalar>
 struct PcaResult {

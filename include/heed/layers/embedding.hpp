@@ -15,6 +15,7 @@
 #include "heed/core/random.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/parameters.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

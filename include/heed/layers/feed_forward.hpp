@@ -9,6 +9,7 @@
 #include "heed/core/scalar.hpp"
 #include "heed/layers/activation.hpp"
 #include "heed/layers/linear.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

@@ -11,6 +11,7 @@
 #include "heed/layers/detail/engine.hpp"
 #include "heed/layers/matrix_product.hpp"
 #include "heed/layers/parameters.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

@@ -17,6 +17,7 @@
 #include "heed/layers/multi_head_attention_decode_plan.hpp"
 #include "heed/layers/multi_head_attention_forward.hpp"
 #include "heed/layers/parameters.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

@@ -25,6 +25,7 @@
 #include "heed/layers/detail/engine.hpp"
 #include "heed/layers/multi_head_attention.hpp"
 #include "heed/layers/parameters.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

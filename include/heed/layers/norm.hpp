@@ -9,6 +9,7 @@
 #include "heed/core/scalar.hpp"
 #include "heed/layers/detail/engine.hpp"
 #include "heed/layers/parameters.hpp"
+#include "heed/layers/weights.hpp"
 
 namespace heed {
 

@@ -16,6 +16,7 @@
 #include "heed/attention/kv_cache.hpp"
 #include "heed/core/config.hpp"
 #include "heed/core/scalar.hpp"
+#include "heed/layers/weights.hpp"
 #include "heed/models/gpt.hpp"
 #include "heed/models/sampling.hpp"
 

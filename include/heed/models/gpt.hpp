@@ -24,6 +24,7 @@
 #include "heed/layers/multi_head_attention.hpp"
 #include "heed/layers/norm.hpp"
 #include "heed/layers/positions.hpp"
+#include "heed/layers/weights.hpp"
 #include "heed/models/gpt_config.hpp"
 #include "heed/models/gpt_memory.hpp"
 

@@ -29,10 +29,9 @@
 #include <string_view>
 
 #include "heed/core/config.hpp"
+#include "heed/core/index.hpp"
 
 namespace heed {
-
-using Index = std::ptrdiff_t;
 
 /// What the receiver of a text can show.
 enum class Charset {

@@ -41,6 +41,7 @@
 #include <vector>
 
 #include "heed/core/config.hpp"
+#include "heed/core/index.hpp"
 #include "heed/core/token.hpp"
 
 namespace heed {
@@ -48,8 +49,6 @@ namespace heed {
 namespace text {
 struct BpeTables;
 }
-
-using Index = std::ptrdiff_t;
 
 /// One learned step: the two neighbours `pair` become the one symbol `new_token`, their texts joined.
 struct BpeMerge {

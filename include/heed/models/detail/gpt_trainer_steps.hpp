@@ -9,6 +9,7 @@
 #include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/layers/dropout.hpp"
+#include "heed/layers/weights.hpp"
 #include "heed/models/gpt_trainer.hpp"
 
 namespace heed {
