@@ -8,7 +8,7 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 foreach(language 17 98)
-  foreach(header heed.hpp view.hpp)
+  foreach(header heed.hpp core/view.hpp)
     execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include <heed/${header}>"
       COMMAND ${CXX} -std=c++${language} ${flags} -fsyntax-only -x c++ - ERROR_VARIABLE complaint RESULTS_VARIABLE results)
     string(REGEX MATCHALL "error: [^\n]*" errors "${complaint}")

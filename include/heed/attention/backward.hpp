@@ -9,13 +9,14 @@
 //
 // docs/training.md derives them.
 
+#include "heed/core/config.hpp"
+
 #include <utility>
 #include <vector>
 
 #include "heed/attention/backward_plan.hpp"
 #include "heed/attention/detail/reference_backward.hpp"
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 
 namespace heed {
 

@@ -2,13 +2,14 @@
 
 // The gradients of attention, planned once and run many times, on views instead of Eigen matrices.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "heed/attention/plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/error.hpp"
 
 namespace heed {

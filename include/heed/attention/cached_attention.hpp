@@ -2,6 +2,8 @@
 
 // Attention of new queries against a cache of keys and values.
 
+#include "heed/core/config.hpp"
+
 #include <initializer_list>
 #include <type_traits>
 
@@ -9,7 +11,6 @@
 #include "heed/attention/kv_cache.hpp"
 #include "heed/attention/observe_attention.hpp"
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 
 namespace heed {
 

@@ -11,12 +11,13 @@
 //     plan.run(view(query), cache, mutable_view(out), workspace.data());
 //   }
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 
 #include "heed/attention/kv_cache.hpp"
 #include "heed/attention/mask.hpp"
 #include "heed/attention/plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/view.hpp"
 

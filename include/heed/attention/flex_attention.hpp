@@ -11,12 +11,13 @@
 //
 // query and key are positions: query i of a sequence stands at p(i) = i + query offset, as mask.hpp says.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <concepts>
 #include <type_traits>
 
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/kept_exception.hpp"
 
 namespace heed {

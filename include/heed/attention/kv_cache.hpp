@@ -11,13 +11,14 @@
 // over all tokens, however they were cut into appends (with storage in 16 bits: as a full pass over the
 // rounded keys and values).
 
+#include "heed/core/config.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "heed/attention/options.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/eigen_concepts.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/view.hpp"

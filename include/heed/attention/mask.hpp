@@ -16,13 +16,14 @@
 //   tokens.
 //   - else, if something asks for it, that is a ShapeError that names both lengths.
 
+#include "heed/core/config.hpp"
+
 #include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/scalar_type.hpp"
 #include "heed/core/view.hpp"

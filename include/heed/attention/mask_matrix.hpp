@@ -5,6 +5,8 @@
 //   const Eigen::MatrixXf distances = ...;  // query_len x kv_len
 //   out = heed::scaled_dot_product_attention(query, key, value, {.mask = heed::bias(distances)});
 
+#include "heed/core/config.hpp"
+
 #include <Eigen/Core>
 #include <limits>
 #include <string>
@@ -12,7 +14,6 @@
 #include <utility>
 
 #include "heed/attention/mask.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/eigen_concepts.hpp"
 #include "heed/core/error.hpp"

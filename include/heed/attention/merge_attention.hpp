@@ -3,11 +3,12 @@
 // Attention over keys that lie in several places: each part's result, with its logsumexp, can be merged into
 // that over all keys (Dao et al. 2022, section 3.1; Liu et al. 2023, "Ring Attention").
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <limits>
 
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/scalar.hpp"
 

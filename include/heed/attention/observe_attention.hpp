@@ -6,6 +6,8 @@
 //   heed::ColumnSums<float> sums;
 //   Eigen::MatrixXf out = heed::observe_attention(q, k, v, {.mask = heed::causal()}, {&top, &sums});
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -14,7 +16,6 @@
 #include <vector>
 
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/kept_exception.hpp"
 

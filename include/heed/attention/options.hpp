@@ -2,6 +2,8 @@
 
 // What a one-line attention can be asked for, and the sizes that follow from its matrices.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,7 +12,6 @@
 #include "heed/attention/mask.hpp"
 #include "heed/attention/plan.hpp"
 #include "heed/attention/rotary.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/view.hpp"

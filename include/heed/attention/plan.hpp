@@ -3,6 +3,8 @@
 // Plan once, run many times: the engine under scaled_dot_product_attention, on views instead of Eigen
 // matrices.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -14,7 +16,6 @@
 #include "heed/attention/mask.hpp"
 #include "heed/attention/rotary.hpp"
 #include "heed/attention/weights_observer.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/scalar_type.hpp"
 #include "heed/core/view.hpp"

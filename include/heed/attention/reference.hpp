@@ -4,13 +4,14 @@
 // against it, benchmarks compare with it, and scalars that have no kernel (long double,
 // automatic-differentiation types) run on it.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "heed/attention/detail/reference_scores.hpp"
 #include "heed/attention/plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 
 namespace heed::reference {

@@ -8,12 +8,13 @@
 //   Eigen::MatrixXf out = heed::scaled_dot_product_attention(q, k, v, {.mask = heed::causal(), .rotary =
 //   rotary});
 
+#include "heed/core/config.hpp"
+
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

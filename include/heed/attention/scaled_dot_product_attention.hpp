@@ -7,6 +7,8 @@
 // Rows are positions. Several heads stand side by side in the columns, several sequences one after another in
 // the rows.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <concepts>
 #include <limits>
@@ -20,7 +22,6 @@
 #include "heed/attention/options.hpp"
 #include "heed/attention/plan.hpp"
 #include "heed/attention/reference.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/float_bits.hpp"

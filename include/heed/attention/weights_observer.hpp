@@ -5,6 +5,7 @@
 // out is the same to the bit whether anyone observes or not.
 
 #include "heed/core/config.hpp"
+
 #include "heed/core/scalar.hpp"
 #include "heed/core/view.hpp"
 

@@ -4,10 +4,11 @@
 // caller's translation unit alone, so caller and library may be built with different flags and different
 // versions of Eigen.
 
+#include "heed/core/config.hpp"
+
 #include <Eigen/Core>
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

@@ -2,9 +2,10 @@
 
 // What an Eigen matrix is, said without a header of Eigen's.
 
+#include "heed/core/config.hpp"
+
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

@@ -3,11 +3,11 @@
 // Every error that a caller can cause is one of these exceptions. They are thrown before anything is written,
 // in every build type, and their text names the argument and all sizes: "key has 60 rows, value has 64".
 
+#include "heed/core/config.hpp"
+
 #include <charconv>
 #include <stdexcept>
 #include <string>
-
-#include "heed/core/config.hpp"
 
 namespace heed {
 

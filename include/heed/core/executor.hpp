@@ -2,9 +2,10 @@
 
 // Threads are the caller's: Heed works on the calling thread unless it is handed an Executor.
 
+#include "heed/core/config.hpp"
+
 #include <memory>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

@@ -4,12 +4,12 @@
 // and turns std::isnan(x), x != x and x == infinity into false; a program that is built so still has to have
 // its errors found.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
-
-#include "heed/core/config.hpp"
 
 namespace heed::detail {
 

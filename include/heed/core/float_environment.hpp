@@ -3,9 +3,9 @@
 // The rounding mode, flush-to-zero and the other switches of a thread's floating-point arithmetic: the tasks
 // of a run work under those of its caller, so that bits do not depend on who computes.
 
-#include <cstdint>
-
 #include "heed/core/config.hpp"
+
+#include <cstdint>
 
 namespace heed::detail {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstddef>
-
 #include "heed/core/config.hpp"
+
+#include <cstddef>
 
 namespace heed {
 

@@ -2,11 +2,11 @@
 
 // What a function of the caller's throws inside a run, which may throw nothing: kept until the run has ended.
 
+#include "heed/core/config.hpp"
+
 #include <atomic>
 #include <exception>
 #include <utility>
-
-#include "heed/core/config.hpp"
 
 namespace heed::detail {
 

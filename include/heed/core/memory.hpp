@@ -2,12 +2,13 @@
 
 // How much memory things take, counted before any of it is taken.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include "heed/core/config.hpp"
 
 namespace heed {
 

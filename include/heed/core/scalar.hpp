@@ -6,9 +6,9 @@
 // long double, and scalars that carry derivatives, such as Eigen's AutoDiffScalar. What keeps its state in
 // compiled code (plans, caches, optimizers, Gpt) is for float and double alone.
 
-#include <type_traits>
-
 #include "heed/core/config.hpp"
+
+#include <type_traits>
 
 namespace heed {
 

@@ -3,10 +3,10 @@
 // The name of a scalar type as a value: what typeid would give, in programs that are built with -fno-rtti
 // too.
 
+#include "heed/core/config.hpp"
+
 #include <concepts>
 #include <string_view>
-
-#include "heed/core/config.hpp"
 
 namespace heed {
 

@@ -2,10 +2,11 @@
 
 // How the threads of a run share its items of work.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <atomic>
 
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/float_environment.hpp"
 #include "heed/core/workspace.hpp"

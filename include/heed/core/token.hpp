@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstdint>
-
 #include "heed/core/config.hpp"
+
+#include <cstdint>
 
 namespace heed {
 

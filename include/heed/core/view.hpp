@@ -3,10 +3,11 @@
 // A matrix in somebody's memory, in any storage order and with any strides: what crosses the border between
 // the Eigen-facing headers and the compiled engine.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/index.hpp"
 
 namespace heed {

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <new>
-
-#include "heed/core/config.hpp"
 
 namespace heed {
 

@@ -6,13 +6,14 @@
 //   heed::observe_attention(q, k, v, {.mask = heed::causal()}, {&map});
 //   std::cout << map.text();
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "heed/attention/observe_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/plot/heat_map.hpp"
 
 namespace heed {

@@ -14,6 +14,8 @@
 // in magnitude is positive; among coefficients that are equal but for rounding, the first one. Components of
 // equal variance may come out as any basis of the space they span.
 
+#include "heed/core/config.hpp"
+
 #include <Eigen/Core>
 #include <cmath>
 #include <cstddef>
@@ -21,7 +23,6 @@
 #include <string>
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/index.hpp"

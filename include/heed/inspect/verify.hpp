@@ -3,6 +3,8 @@
 // Properties of attention, measured on a model as it stands: each probe returns what it found, and the
 // verdict.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -12,7 +14,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/float_bits.hpp"

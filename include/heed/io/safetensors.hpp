@@ -15,6 +15,8 @@
 // A file is not trusted: whatever its bytes are, the reader either accepts a file that is wholly consistent
 // or throws FileError, and never allocates more than a small multiple of the bytes that are really there.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -25,8 +27,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include "heed/core/config.hpp"
 
 namespace heed {
 

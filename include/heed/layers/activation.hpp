@@ -3,6 +3,7 @@
 // Activations on Eigen matrices, element by element.
 
 #include "heed/core/config.hpp"
+
 #include "heed/core/scalar.hpp"
 #include "heed/layers/detail/engine.hpp"
 #include "heed/layers/parameters.hpp"

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/layers/detail/engine.hpp"
 #include "heed/layers/parameters.hpp"

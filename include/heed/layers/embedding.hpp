@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -9,7 +11,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/random.hpp"

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "heed/core/config.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/activation.hpp"
 #include "heed/layers/linear.hpp"

@@ -1,10 +1,11 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <string>
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/random.hpp"
 #include "heed/core/scalar.hpp"

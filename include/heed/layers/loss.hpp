@@ -5,6 +5,8 @@
 //   const double loss = heed::cross_entropy(logits, targets);
 //   const auto both = heed::cross_entropy_with_gradient(logits, targets, {.label_smoothing = 0.1});
 
+#include "heed/core/config.hpp"
+
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -13,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/token.hpp"

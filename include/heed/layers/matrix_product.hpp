@@ -2,10 +2,11 @@
 
 // The product of the projections, y = x * w.
 
+#include "heed/core/config.hpp"
+
 #include <type_traits>
 
 #include "heed/attention/reference.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/workspace.hpp"

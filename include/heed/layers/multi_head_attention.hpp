@@ -2,6 +2,8 @@
 
 // Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <optional>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/random.hpp"
 #include "heed/core/scalar.hpp"

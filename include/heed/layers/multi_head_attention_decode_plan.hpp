@@ -3,10 +3,11 @@
 // Plan once, decode as long as wanted: a whole layer of multi-head attention on new tokens, whose keys and
 // values go into a KvCache, without an allocation.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 
 #include "heed/attention/cached_plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/layers/multi_head_attention_plan.hpp"
 
 namespace heed {

@@ -3,6 +3,8 @@
 // The options of a layer of multi-head attention, and how it runs: under multi_head_attention.hpp, which has
 // the functions to call.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,7 +12,6 @@
 
 #include "heed/attention/cached_attention.hpp"
 #include "heed/attention/scaled_dot_product_attention.hpp"
-#include "heed/core/config.hpp"
 #include "heed/layers/multi_head_attention_plan.hpp"
 #include "heed/layers/product.hpp"
 

@@ -9,6 +9,8 @@
 //
 // docs/training.md derives the gradients.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -19,7 +21,6 @@
 #include <vector>
 
 #include "heed/attention/backward.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/memory.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/detail/engine.hpp"

@@ -2,6 +2,8 @@
 
 // Plan once, run many times: a whole layer of multi-head attention, on views instead of Eigen matrices.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -9,7 +11,6 @@
 
 #include "heed/attention/mask.hpp"
 #include "heed/attention/plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/view.hpp"

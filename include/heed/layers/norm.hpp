@@ -1,10 +1,11 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <limits>
 #include <string>
 #include <utility>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/detail/engine.hpp"

@@ -8,12 +8,13 @@
 //   heed::clip_gradients(weights, 1.0);
 //   optimizer.step(weights, 1e-3);
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/parameter.hpp"

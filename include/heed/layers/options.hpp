@@ -2,9 +2,9 @@
 
 // The choices that layers have, as plain values.
 
-#include <cstdint>
-
 #include "heed/core/config.hpp"
+
+#include <cstdint>
 
 namespace heed {
 

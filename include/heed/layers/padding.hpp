@@ -9,10 +9,11 @@
 // uninitialised memory included. cross_entropy() leaves such rows where a target is ignored; clear_padding()
 // makes them where the gradient comes from elsewhere.
 
+#include "heed/core/config.hpp"
+
 #include <span>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/scalar.hpp"

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 
 namespace heed {

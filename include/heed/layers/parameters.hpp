@@ -12,12 +12,13 @@
 // order that never changes; a model does so for its layers, with their names in front:
 // "blocks.0.norm1.weight". The gradients of a layer are an object of the layer's own type.
 
+#include "heed/core/config.hpp"
+
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/memory.hpp"

@@ -1,11 +1,12 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <string>
 #include <type_traits>
 #include <utility>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/memory.hpp"

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/view.hpp"
 

@@ -3,12 +3,13 @@
 // The layers around attention as naive loops, any scalar, forward and backward: what RowFunctions computes
 // with vectors, one obvious line after another. docs/training.md derives the gradients.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/rows.hpp"
 

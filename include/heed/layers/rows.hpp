@@ -3,9 +3,10 @@
 // The layers around attention on views instead of Eigen matrices, forward and backward: what the layer
 // classes (norm.hpp, feed_forward.hpp, loss.hpp, ...) and the training of gpt_trainer.hpp are made of.
 
+#include "heed/core/config.hpp"
+
 #include <cstdint>
 
-#include "heed/core/config.hpp"
 #include "heed/core/executor.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/view.hpp"

@@ -2,10 +2,11 @@
 
 // How layers make their weights, look at them and check what fits them.
 
+#include "heed/core/config.hpp"
+
 #include <string>
 #include <string_view>
 
-#include "heed/core/config.hpp"
 #include "heed/core/eigen.hpp"
 #include "heed/core/error.hpp"
 #include "heed/core/memory.hpp"

@@ -13,6 +13,8 @@
 // whole or not at all; the other two are the same in every checkpoint of a folder, so that a process killed
 // at any moment leaves the last checkpoint or the one before it.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/random.hpp"
 #include "heed/io/safetensors.hpp"
 #include "heed/models/detail/checkpoint_files.hpp"

@@ -6,6 +6,8 @@
 //   const auto ids = heed::generate(model, prompt, {.max_new_tokens = 200, .sampling = {.temperature = 0.8}},
 //   random);
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -14,7 +16,6 @@
 #include <vector>
 
 #include "heed/attention/kv_cache.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/layers/weights.hpp"
 #include "heed/models/gpt.hpp"

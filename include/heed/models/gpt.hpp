@@ -10,6 +10,8 @@
 //
 // gpt_trainer.hpp trains it, generate.hpp lets it write.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <optional>
 #include <span>
@@ -17,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/token.hpp"
 #include "heed/layers/embedding.hpp"
 #include "heed/layers/feed_forward.hpp"

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <optional>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/view.hpp"
 #include "heed/layers/rows.hpp"
 

@@ -6,11 +6,12 @@
 //   std::cout << heed::gpt_bytes<float>(config) << " bytes, " << heed::gpt_trainer_bytes<float>(config, 12)
 //             << " more to train it, this machine has " << heed::physical_memory() << '\n';
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
-#include "heed/core/config.hpp"
 #include "heed/core/memory.hpp"
 #include "heed/models/gpt_config.hpp"
 

@@ -9,6 +9,8 @@
 //
 // docs/training.md derives the gradients; the order of the steps below is the chapter's.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -16,7 +18,6 @@
 #include <vector>
 
 #include "heed/attention/backward_plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/share_work.hpp"
 #include "heed/layers/loss.hpp"

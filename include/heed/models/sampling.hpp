@@ -2,10 +2,11 @@
 
 // From scores to a token.
 
+#include "heed/core/config.hpp"
+
 #include <optional>
 #include <span>
 
-#include "heed/core/config.hpp"
 #include "heed/core/random.hpp"
 #include "heed/core/scalar.hpp"
 #include "heed/core/token.hpp"

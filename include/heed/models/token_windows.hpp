@@ -3,10 +3,11 @@
 // What a language model learns from: windows over a stream of tokens, each with the same window one token
 // later.
 
+#include "heed/core/config.hpp"
+
 #include <span>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/random.hpp"
 #include "heed/core/token.hpp"
 #include "heed/core/view.hpp"

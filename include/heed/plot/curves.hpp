@@ -15,13 +15,14 @@
 //
 // Time and memory: O(points + cells). All functions may run in any threads at once.
 
+#include "heed/core/config.hpp"
+
 #include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/plot/display_text.hpp"
 #include "heed/plot/heat_map.hpp"
 

@@ -24,11 +24,12 @@
 // All functions may be called from any thread at once, and throw nothing but ArgumentError for a negative
 // width and std::bad_alloc.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "heed/core/config.hpp"
 #include "heed/core/index.hpp"
 
 namespace heed {

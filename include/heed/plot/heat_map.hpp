@@ -32,6 +32,8 @@
 //
 // Memory: O(cells drawn), however large the matrix. All functions may run in any threads at once.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -40,7 +42,6 @@
 #include <string>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/plot/display_text.hpp"
 #include "heed/plot/terminal.hpp"

@@ -3,9 +3,10 @@
 // What the terminal behind a stream can do, and whether to send it colour. Heed prints nothing itself: these
 // functions only look, and a program decides with their answer what to ask for.
 
+#include "heed/core/config.hpp"
+
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/plot/display_text.hpp"
 
 namespace heed {

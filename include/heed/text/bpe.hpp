@@ -27,6 +27,8 @@
 // ">", and no token that is learned can be spelled like "<bos>" or contain a "</w>" that is not the end of a
 // word.
 
+#include "heed/core/config.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -40,7 +42,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/index.hpp"
 #include "heed/core/token.hpp"
 

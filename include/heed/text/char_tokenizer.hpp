@@ -1,5 +1,7 @@
 #pragma once
 
+#include "heed/core/config.hpp"
+
 #include <functional>
 #include <map>
 #include <span>
@@ -7,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/core/token.hpp"
 #include "heed/core/view.hpp"
 

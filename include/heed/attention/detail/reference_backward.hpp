@@ -2,13 +2,14 @@
 
 // The reference for gradients: naive loops, any scalar. See reference.hpp.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "heed/attention/backward_plan.hpp"
 #include "heed/attention/detail/reference_scores.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 
 namespace heed::reference {

@@ -3,6 +3,8 @@
 // The reference for scores: who sees whom, and what the scores of a row are, in the contract's order. See
 // reference.hpp.
 
+#include "heed/core/config.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "heed/attention/plan.hpp"
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 
 namespace heed::reference {

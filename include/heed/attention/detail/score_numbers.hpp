@@ -2,12 +2,13 @@
 
 // The options of scores as numbers of the scalar that a plan works in.
 
+#include "heed/core/config.hpp"
+
 #include <optional>
 #include <vector>
 
 #include "heed/attention/mask.hpp"
 #include "heed/attention/rotary.hpp"
-#include "heed/core/config.hpp"
 
 namespace heed {
 

@@ -3,6 +3,7 @@
 // A caller's own functions inside the attention kernel, tile by tile: what flex_attention.hpp hands down.
 
 #include "heed/core/config.hpp"
+
 #include "heed/core/view.hpp"
 
 namespace heed {

@@ -2,9 +2,10 @@
 
 // What the layer classes are made of: kernels for float and double, loops for other scalars.
 
+#include "heed/core/config.hpp"
+
 #include <type_traits>
 
-#include "heed/core/config.hpp"
 #include "heed/layers/matrix_product.hpp"
 #include "heed/layers/reference.hpp"
 #include "heed/layers/rows.hpp"

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "heed/core/config.hpp"
+
+#include <string>
 
 namespace heed {
 

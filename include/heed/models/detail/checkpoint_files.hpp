@@ -2,12 +2,13 @@
 
 // The files of a checkpoint: under checkpoint.hpp, which has the functions to call.
 
+#include "heed/core/config.hpp"
+
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "heed/core/config.hpp"
 #include "heed/io/safetensors.hpp"
 #include "heed/models/gpt_config.hpp"
 

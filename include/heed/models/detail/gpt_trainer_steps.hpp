@@ -2,11 +2,12 @@
 
 // The steps of GptTrainer: included by gpt_trainer.hpp, which says what they are for.
 
+#include "heed/core/config.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <string>
 
-#include "heed/core/config.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/layers/dropout.hpp"
 #include "heed/layers/weights.hpp"
