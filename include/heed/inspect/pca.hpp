@@ -26,6 +26,7 @@
 #include "heed/core/error.hpp"
 #include "heed/core/float_bits.hpp"
 #include "heed/core/index.hpp"
+#include "heed/inspect/detail/principal_directions.hpp"
 
 namespace heed {
 
@@ -67,14 +68,6 @@ void require_finite(const Matrix& values) {
     }
   }
 }
-
-// The principal directions of n centred rows of d values, column-major: r = min(n, d) unit vectors as the
-// columns of axes (d x r) and r singular values. The axis of a singular value of 0 may be 0. Pointers, not
-// matrices: a program built for wider registers aligns its Eigen matrices otherwise.
-HEED_EXPORT void principal_directions(const double* centred, Index n, Index d, double* axes,
-                                      double* singular_values);
-HEED_EXPORT void principal_directions(const long double* centred, Index n, Index d, long double* axes,
-                                      long double* singular_values);
 
 // Makes the first of the coefficients of largest magnitude positive.
 template <class Column>

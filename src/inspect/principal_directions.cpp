@@ -1,4 +1,4 @@
-#include "heed/inspect/pca.hpp"
+#include "heed/inspect/detail/principal_directions.hpp"
 
 #include <algorithm>
 #include <cmath>
