@@ -139,7 +139,7 @@ void show_words(const Look& look) {
     }
   }
   const auto two = heed::pca(table, 2);
-  std::vector<heed::LabelledPoint> points;
+  std::vector<heed::LabeledPoint> points;
   for (Index i = 0; i < table.rows(); ++i) {
     points.push_back({two.projected(i, 0), two.projected(i, 1), words[static_cast<std::size_t>(i)]});
   }

@@ -386,7 +386,7 @@ class DrawFrom {
                             p.shape.kv_len_of(b)});
     }
     RotaryOptions options;
-    options.layout = one_in(2) ? RotaryLayout::half_split : RotaryLayout::neighbouring_pairs;
+    options.layout = one_in(2) ? RotaryLayout::half_split : RotaryLayout::interleaved;
     options.base = one_in(2) ? 10000 : 50;
     options.offset = pick({0, 0, 3});
     p.rotary.emplace(2 * (1 + below(p.shape.head_dim / 2)), positions, options);

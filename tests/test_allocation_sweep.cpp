@@ -243,7 +243,7 @@ TEST_CASE("tokenizers, pictures and files without memory end with bad_alloc") {
   sweep_value("plot_curve", [&] { return plot_curve(curve); });
   sweep_value("plot_scatter", [&] {
     return plot_scatter(
-        {LabelledPoint{0, 1, "a"}, LabelledPoint{2, 1, "\xE2\x82\xAC"}, LabelledPoint{1, 3, "c"}});
+        {LabeledPoint{0, 1, "a"}, LabeledPoint{2, 1, "\xE2\x82\xAC"}, LabeledPoint{1, 3, "c"}});
   });
   sweep_value("pca", [&] { return pca(m, 2).explained_variance.size(); });
   sweep_value("escaped", [&] { return escaped(corpus); });

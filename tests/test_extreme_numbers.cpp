@@ -42,7 +42,7 @@ struct NormRun {
 /// A norm of x forward and backward, with weights of 1.
 template <class T>
 NormRun<T> run_norm(const Matrix<T>& x, const Matrix<T>& grad_out, const NormOptions& options) {
-  const Norm<T> norm(x.cols(), options.centred, options);
+  const Norm<T> norm(x.cols(), options.centered, options);
   Norm<T> gradients = zeros_like(norm);
   NormRun<T> run{norm.forward(x), {}, {}};
   run.grad_x = norm.backward(x, grad_out, gradients);
@@ -64,17 +64,17 @@ TEMPLATE_TEST_CASE("a norm of s (1, -1, 1, -1) is (1, -1, 1, -1) up to the large
   using Limits = std::numeric_limits<T>;
   // 37 columns: whole packets and a rest. RMSNorm has the same rows.
   for (const Index cols : {4, 38}) {
-    for (const bool centred : {true, false}) {
+    for (const bool centered : {true, false}) {
       Matrix<T> pattern(1, cols);
       for (Index j = 0; j < cols; ++j) pattern(0, j) = j % 2 == 0 ? T(1) : T(-1);
       const Matrix<T> grad_out = random_matrix<T>(1, cols, 3);
-      const NormOptions options{centred, 1e-5};
-      const auto at_one = run_norm<T>(pattern, grad_out, {centred, 1e-30});
+      const NormOptions options{centered, 1e-5};
+      const auto at_one = run_norm<T>(pattern, grad_out, {centered, 1e-30});
       std::vector<T> scales = {T(1e19F), T(3e38F), Limits::max(), Limits::max() / 4, Limits::max() / 3};
       for (const T power : powers_of_two<T>(std::is_same_v<T, long double> ? 1001 : 1))
         scales.push_back(power);
       for (const T s : scales) {
-        CAPTURE(cols, centred, static_cast<Exact>(s));
+        CAPTURE(cols, centered, static_cast<Exact>(s));
         const auto run = run_norm<T>(pattern * s, grad_out, options);
         // s / sqrt(s^2 + epsilon), as a quotient that does not overflow.
         const Exact root = std::sqrt(Exact(1e-5));
@@ -100,16 +100,16 @@ TEMPLATE_TEST_CASE("rows at both ends of a type have the norm of the same row in
   for (const Index cols : {3, 40}) {
     const Matrix<T> row = random_matrix<T>(1, cols, 5) + Matrix<T>::Constant(1, cols, T(0.25));
     const Matrix<T> grad_out = random_matrix<T>(1, cols, 6);
-    for (const bool centred : {true, false}) {
+    for (const bool centered : {true, false}) {
       // Epsilon is small beside the large rows and, where it is the smallest number, beside the small ones.
-      const auto middle = run_norm<T>(row, grad_out, {centred, 1e-30});
+      const auto middle = run_norm<T>(row, grad_out, {centered, 1e-30});
       const auto large =
-          run_norm<T>(row * std::ldexp(T(1), Limits::max_exponent - 1), grad_out, {centred, 1e-5});
+          run_norm<T>(row * std::ldexp(T(1), Limits::max_exponent - 1), grad_out, {centered, 1e-5});
       const T tiny = std::ldexp(T(1), Limits::min_exponent / 2 + 8);
       const auto small =
-          run_norm<T>(row * tiny, grad_out, {centred, static_cast<double>(Limits::denorm_min())});
+          run_norm<T>(row * tiny, grad_out, {centered, static_cast<double>(Limits::denorm_min())});
       for (Index j = 0; j < cols; ++j) {
-        CAPTURE(cols, centred, j);
+        CAPTURE(cols, centered, j);
         REQUIRE(close<T>(large.out(0, j), middle.out(0, j), 4));
         REQUIRE(close<T>(small.grad_weight(j), middle.grad_weight(j), 4));
         REQUIRE(close<T>(small.out(0, j), middle.out(0, j), 4));

@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("a prompt, chunks and single tokens against a cache have the 
 TEMPLATE_TEST_CASE("keys that are turned as they are appended give the bits of a full pass with rotary", "",
                    float, double) {
   const auto in = random_inputs<TestType>(kShape, 2);
-  for (const RotaryLayout layout : {RotaryLayout::half_split, RotaryLayout::neighbouring_pairs}) {
+  for (const RotaryLayout layout : {RotaryLayout::half_split, RotaryLayout::interleaved}) {
     AttentionOptions options = heads_of(kShape);
     options.rotary.emplace(12, kShape.kv_len, RotaryOptions{.layout = layout});
     AttentionOptions full_options = options;

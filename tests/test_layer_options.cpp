@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("prefill and steps with a cache have the bits of one full pas
     LayerOptions options;
     options.mask = causal();
     options.batch_size = 2;
-    if (turned) options.score.rotary = Rotary(8, length, {.layout = RotaryLayout::neighbouring_pairs});
+    if (turned) options.score.rotary = Rotary(8, length, {.layout = RotaryLayout::interleaved});
     const Matrix<TestType> full = layer.forward(x, options);
     for (const std::array<Index, 3>& cut : {std::array<Index, 3>{40, 0, 0}, {1, 39, 0}, {30, 1, 9}}) {
       KvCache<TestType> cache = layer.make_cache(length, 2);

@@ -331,10 +331,10 @@ TEMPLATE_TEST_CASE(
     float, double) {
   using T = TestType;
   for_each_size([](Index rows, Index cols, std::uint64_t seed) {
-    for (const bool centred : {true, false}) {
+    for (const bool centered : {true, false}) {
       for (const bool weighted : {true, false}) {
-        CAPTURE(centred, weighted);
-        const NormOptions options{centred, 1e-5};
+        CAPTURE(centered, weighted);
+        const NormOptions options{centered, 1e-5};
         const Index weights = weighted ? 1 : 0;
         const Operand<T> x = rows_operand<T>(rows, cols, seed);
         const Operand<T> weight = shared_operand<T>(weights, weights * cols, seed + 1);

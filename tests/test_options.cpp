@@ -140,7 +140,7 @@ TEST_CASE("rotary positions turn pairs of elements by the distance") {
 
   options.rotary = heed::Rotary(4, 128, {.layout = heed::RotaryLayout::half_split});
   CHECK(std::abs(score_of({1, 0, 0, 0}, {0, 0, 1, 0}, options) - std::sin(1.0)) < 1e-12);
-  options.rotary = heed::Rotary(4, 128, {.layout = heed::RotaryLayout::neighbouring_pairs});
+  options.rotary = heed::Rotary(4, 128, {.layout = heed::RotaryLayout::interleaved});
   CHECK(std::abs(score_of({1, 0, 0, 0}, {0, 1, 0, 0}, options) - std::sin(1.0)) < 1e-12);
 
   options.rotary = heed::Rotary(2, 128, {.linear_factor = 4});

@@ -87,9 +87,9 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of a layer", "", 
   check_layer<T>(
       "linear", Linear<T>(5, 9, random), 5,
       [&](const auto& layer, const Matrix<T>& x, auto& grads) { return layer.backward(x, grad, grads); });
-  for (const bool centred : {true, false}) {
+  for (const bool centered : {true, false}) {
     check_layer<T>(
-        centred ? "layer_norm" : "rms_norm", Norm<T>(9, centred, {centred, 1e-5}), 9,
+        centered ? "layer_norm" : "rms_norm", Norm<T>(9, centered, {centered, 1e-5}), 9,
         [&](const auto& layer, const Matrix<T>& x, auto& grads) { return layer.backward(x, grad, grads); });
   }
   for (const Activation kind :

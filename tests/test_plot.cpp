@@ -9,7 +9,7 @@
 #include "text_checks.hpp"
 
 using heed::Charset;
-using heed::LabelledPoint;
+using heed::LabeledPoint;
 using heed::plot_curve;
 using heed::plot_curves;
 using heed::plot_scatter;
@@ -64,7 +64,7 @@ std::vector<double> ramp(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("a rising line goes from the lower left to the upper right corner, between labelled axes") {
+TEST_CASE("a rising line goes from the lower left to the upper right corner, between labeled axes") {
   CHECK(plot_curve(ramp(5), ascii()) ==
         "4 +                                *****\n"
         "  |                       *********     \n"
@@ -90,7 +90,7 @@ TEST_CASE("Braille dots resolve what a character cannot: four heights within one
 
 TEST_CASE("every line of a plot has one width, with wide names, titles and labels of any bytes") {
   std::vector<heed::Series> series;
-  std::vector<LabelledPoint> points;
+  std::vector<LabeledPoint> points;
   for (const std::string& label : text_checks::odd_labels()) {
     const auto i = static_cast<double>(series.size());
     series.push_back({label, {}, {i, std::sin(i), -i}});
@@ -256,7 +256,7 @@ TEST_CASE("a scatter plot puts points where they are, with their labels beside t
 
 TEST_CASE("labels never cover points or each other; the rest is shortened or left out, and counted") {
   PlotOptions options = ascii(40, 5);
-  std::vector<LabelledPoint> crowd;
+  std::vector<LabeledPoint> crowd;
   for (int i = 0; i < 40; ++i) crowd.push_back({i % 20 * 1.0, i / 20 * 1.0, "label" + std::to_string(i)});
   const std::string picture = plot_scatter(crowd, options);
   CHECK(flaw_of(picture, 40) == "");

@@ -38,7 +38,7 @@ std::vector<Asker> askers() {
           {"window(unlimited, 1) mask", window(unlimited, 1), {}},
           {"alibi(1 head) mask", alibi({0.25}), {}},
           {"rotary", {}, Rotary(4, 64)},
-          {"rotary", {}, Rotary(2, 64, {.layout = RotaryLayout::neighbouring_pairs, .offset = 3})},
+          {"rotary", {}, Rotary(2, 64, {.layout = RotaryLayout::interleaved, .offset = 3})},
           {"a function of scores", {}, {}, true}};
 }
 

@@ -38,8 +38,8 @@ Matrix<S> walk() {
   const Linear<S> linear(8, 8, random);
   Linear<S> linear_gradients = zeros_like(linear);
   sum += linear.forward(x) + linear.backward(x, x, linear_gradients);
-  for (const bool centred : {true, false}) {
-    const Norm<S> norm(8, centred, {centred, 1e-5});
+  for (const bool centered : {true, false}) {
+    const Norm<S> norm(8, centered, {centered, 1e-5});
     Norm<S> gradients = zeros_like(norm);
     sum += norm.forward(x) + norm.backward(x, x, gradients);
   }

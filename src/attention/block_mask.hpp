@@ -73,7 +73,7 @@ void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const Attentio
   block.softcap = numbers.softcap;
   if (numbers.rotary_table == nullptr) return;
   block.query_rotation = {numbers.rotary_table, numbers.rotary->rotary_dim() / 2,
-                          numbers.rotary->layout() == RotaryLayout::neighbouring_pairs, block.first_position};
+                          numbers.rotary->layout() == RotaryLayout::interleaved, block.first_position};
   if (block.cached.keys != nullptr) return;
   block.key_rotation = block.query_rotation;
   block.key_rotation.first = 0;

@@ -214,7 +214,7 @@ void KvCache<T>::store(Index sequence, const MatrixView<const T>& key, const Mat
   rows.scratch = scratch_.data();
   if (rotary) {
     rows.rotation = {rotary->template table<T>(), rotary->rotary_dim() / 2,
-                     rotary->layout() == RotaryLayout::neighbouring_pairs, 0};
+                     rotary->layout() == RotaryLayout::interleaved, 0};
   }
   for (Index head = 0; head < shape_.num_kv_heads; ++head) {
     rows.key = strided(key.block(skipped, head * shape_.head_dim, rows.num_rows, shape_.head_dim));

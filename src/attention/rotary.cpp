@@ -133,8 +133,8 @@ const double* Rotary::table<double>(bool before_first_key) const {
 std::string Rotary::to_string() const {
   const RotaryOptions& options = tables_->options;
   std::string text = "rotary(" + std::to_string(tables_->rotary_dim) + " of each head, " +
-                     (options.layout == RotaryLayout::half_split ? "half split" : "neighbouring pairs") +
-                     ", base " + detail::number_text(options.base);
+                     (options.layout == RotaryLayout::half_split ? "half split" : "interleaved") + ", base " +
+                     detail::number_text(options.base);
   if (options.offset != 0) text += ", offset " + std::to_string(options.offset);
   if (options.linear_factor != 1)
     text += ", positions divided by " + detail::number_text(options.linear_factor);

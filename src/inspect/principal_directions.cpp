@@ -198,13 +198,13 @@ void directions(const Scalar* rows, Index n, Index d, Scalar* axes, Scalar* sing
 
 }  // namespace
 
-void principal_directions(const double* centred, Index n, Index d, double* axes, double* singular_values) {
-  directions(centred, n, d, axes, singular_values);
+void principal_directions(const double* centered, Index n, Index d, double* axes, double* singular_values) {
+  directions(centered, n, d, axes, singular_values);
 }
 
-void principal_directions(const long double* centred, Index n, Index d, long double* axes,
+void principal_directions(const long double* centered, Index n, Index d, long double* axes,
                           long double* singular_values) {
-  directions(centred, n, d, axes, singular_values);
+  directions(centered, n, d, axes, singular_values);
 }
 
 }  // namespace heed::pca_detail

@@ -18,7 +18,7 @@ struct NormRows {
   Index rows;
   Index cols;
   T epsilon;
-  bool centred;  // LayerNorm, else RMSNorm
+  bool centered;  // LayerNorm, else RMSNorm
 };
 
 enum class Activation { gelu, gelu_tanh, silu, relu };

@@ -50,7 +50,7 @@ struct ScaledRow {
 /// With a mean that is nearly the row's: how far the elements are from it, on average (what rounding left
 /// over) and squared. The variance is that of the elements themselves, divided by their number.
 template <class T, class Row>
-inline RowScale<T> row_spread(const Row& row, Index cols, T mean, T epsilon, bool centred) {
+inline RowScale<T> row_spread(const Row& row, Index cols, T mean, T epsilon, bool centered) {
   const T count = static_cast<T>(cols);
   Packet<T> rest = broadcast<T>(T(0));
   Packet<T> squares = rest;
@@ -59,7 +59,7 @@ inline RowScale<T> row_spread(const Row& row, Index cols, T mean, T epsilon, boo
     rest = packet::padd(rest, d);
     squares = packet::pmadd(d, d, squares);
   });
-  const T correction = centred ? packet::predux(rest) / count : T(0);
+  const T correction = centered ? packet::predux(rest) / count : T(0);
   const T variance = packet::predux(squares) / count - correction * correction;
   const T size = (variance > T(0) ? variance : variance * T(0)) + epsilon;
   return {mean, correction, size, T(1) / root(size)};
@@ -67,16 +67,16 @@ inline RowScale<T> row_spread(const Row& row, Index cols, T mean, T epsilon, boo
 
 /// 1. the mean; 2. the spread around it.
 template <class T, class Row>
-inline RowScale<T> row_scale(const Row& row, Index cols, T epsilon, bool centred) {
+inline RowScale<T> row_scale(const Row& row, Index cols, T epsilon, bool centered) {
   T mean = T(0);
-  if (centred) {
+  if (centered) {
     Packet<T> sum = broadcast<T>(T(0));
     over_packets<T>(row.contiguous(), cols, [&](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
       sum = packet::padd(sum, row.at(access, col));
     });
     mean = packet::predux(sum) / static_cast<T>(cols);
   }
-  return row_spread(row, cols, mean, epsilon, centred);
+  return row_spread(row, cols, mean, epsilon, centered);
 }
 
 /// True if no sum or square has overflown or lost its digits below the smallest number, and the mean is good
@@ -114,13 +114,13 @@ struct ScaledNorm {
 /// power of two, epsilon times its square. The mean is taken twice: what the first lacks would be all that is
 /// left of a row of equal elements.
 template <class T>
-inline ScaledNorm<T> scaled_norm(const PlainRow<T>& plain, T epsilon, bool centred) {
+inline ScaledNorm<T> scaled_norm(const PlainRow<T>& plain, T epsilon, bool centered) {
   constexpr T least = FloatTraits<T>::power_of_two(1 - static_cast<int>(FloatTraits<T>::exponent_bias));
   const ScaledRow<T> row{plain, scaling_power(plain, epsilon)};
   const T scaled = epsilon * row.power * row.power;
   const T own = scaled > least ? scaled : least;
-  const RowScale<T> first = row_scale(row, plain.cols, own, centred);
-  return {row, row_spread(row, plain.cols, first.shift + first.rest, own, centred)};
+  const RowScale<T> first = row_scale(row, plain.cols, own, centered);
+  return {row, row_spread(row, plain.cols, first.shift + first.rest, own, centered)};
 }
 
 template <class T>
@@ -162,7 +162,7 @@ HEED_ROW_INLINE void norm_row(const NormRows<T>& rows, const Row& row, const Row
 template <class T>
 HEED_COLD void norm_scaled_row(const NormRows<T>& rows, const PlainRow<T>& row, Strided<const T> bias, T* out,
                                Index out_step) {
-  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centred);
+  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centered);
   norm_row(rows, scaled.row, scaled.scale, bias, out, out_step);
 }
 
@@ -170,7 +170,7 @@ template <class T>
 void norm(const NormRows<T>& rows, Strided<const T> bias, Strided<T> out) noexcept {
   for (Index index = 0; index < rows.rows; ++index) {
     const PlainRow<T> row{rows.x.row(index), rows.x.col_stride, rows.cols};
-    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centred);
+    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centered);
     if (holds(scale)) {
       norm_row(rows, row, scale, bias, out.row(index), out.col_stride);
     } else {
@@ -220,7 +220,7 @@ HEED_ROW_INLINE void norm_backward_row(const NormRows<T>& rows, const Row& row, 
     sum = packet::padd(sum, g);  // beyond the row's end g is 0
     product = packet::pmadd(g, normal(access, col), product);
   });
-  const Packet<T> mean = broadcast<T>(rows.centred ? packet::predux(sum) / count : T(0));
+  const Packet<T> mean = broadcast<T>(rows.centered ? packet::predux(sum) / count : T(0));
   const Packet<T> slope = broadcast<T>(packet::predux(product) / count);
   over_packets<T>(contiguous, cols, [&](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
     const Packet<T> g = weighted(access, col);
@@ -232,7 +232,7 @@ HEED_ROW_INLINE void norm_backward_row(const NormRows<T>& rows, const Row& row, 
 template <class T>
 HEED_COLD void norm_backward_scaled_row(const NormRows<T>& rows, const PlainRow<T>& row,
                                         const GradientRow<T>& to) {
-  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centred);
+  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centered);
   norm_backward_row(rows, scaled.row, scaled.scale, to);
 }
 
@@ -251,7 +251,7 @@ void norm_backward(const NormRows<T>& rows, Strided<const T> grad_out, Strided<c
       continue;
     }
     const PlainRow<T> row{rows.x.row(index), rows.x.col_stride, rows.cols};
-    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centred);
+    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centered);
     if (holds(scale)) {
       norm_backward_row(rows, row, scale, to);
     } else {
@@ -280,7 +280,7 @@ HEED_ROW_INLINE void norm_weight_row(const Row& row, const RowScale<T>& scale, I
 template <class T>
 HEED_COLD void norm_weight_scaled_row(const NormRows<T>& rows, const PlainRow<T>& row, const T* grad,
                                       Index grad_step, Strided<T> grad_weight, Strided<T> grad_bias) {
-  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centred);
+  const ScaledNorm<T> scaled = scaled_norm(row, rows.epsilon, rows.centered);
   norm_weight_row(scaled.row, scaled.scale, rows.cols, grad, grad_step, grad_weight, grad_bias);
 }
 
@@ -292,7 +292,7 @@ void norm_weight_gradient(const NormRows<T>& rows, Strided<const T> grad_out, St
     const Index step = grad_out.col_stride;
     if (is_zero_row(grad, step, rows.cols)) continue;
     const PlainRow<T> row{rows.x.row(index), rows.x.col_stride, rows.cols};
-    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centred);
+    const RowScale<T> scale = row_scale(row, rows.cols, rows.epsilon, rows.centered);
     if (holds(scale)) {
       norm_weight_row(row, scale, rows.cols, grad, step, grad_weight, grad_bias);
     } else {

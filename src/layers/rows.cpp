@@ -37,7 +37,7 @@ template <class T>
 kernels::NormRows<T> norm_rows(const MatrixView<const T>& x, const MatrixView<const T>& weight,
                                const NormOptions& options, Index first, Index rows) {
   return {rows_from(x, first), rows_from(weight, 0), rows, x.cols, static_cast<T>(options.epsilon),
-          options.centred};
+          options.centered};
 }
 
 /// What label smoothing takes from a row: how much all classes weigh, and how far they are from the largest

@@ -19,7 +19,7 @@ constexpr Index shortest_label = 3;  // a character, perhaps a wide one, and the
 struct Spot {
   Index column;
   Index row;
-  const LabelledPoint* point;
+  const LabeledPoint* point;
 };
 
 /// The plot area as cells: points, and labels that keep clear of them and of each other.
@@ -88,9 +88,9 @@ class ScatterCanvas {
   std::vector<Cell> cells_;
 };
 
-enum class Labelled { whole, shortened, left_out };
+enum class Labeled { whole, shortened, left_out };
 
-Labelled place_label(ScatterCanvas& canvas, const Spot& spot, const PlotOptions& options) {
+Labeled place_label(ScatterCanvas& canvas, const Spot& spot, const PlotOptions& options) {
   const std::string text = truncated(spot.point->label, options.max_label_width, options.charset);
   const Index width = display_width(text);
   const bool cut = text != escaped(spot.point->label, options.charset);
@@ -110,14 +110,14 @@ Labelled place_label(ScatterCanvas& canvas, const Spot& spot, const PlotOptions&
   for (const Start& start : starts) {
     if (!canvas.is_free(start.column, start.row, width)) continue;
     canvas.place_label(start.column, start.row, width, text);
-    return cut ? Labelled::shortened : Labelled::whole;
+    return cut ? Labeled::shortened : Labeled::whole;
   }
   for (Index room = width - 1; room >= shortest_label; --room) {
     if (!canvas.is_free(column + 2, row, room)) continue;
     canvas.place_label(column + 2, row, room, padded(text, room, Align::left, options.charset));
-    return Labelled::shortened;
+    return Labeled::shortened;
   }
-  return Labelled::left_out;
+  return Labeled::left_out;
 }
 
 std::optional<Index> zero_cell(const plot::Axis& axis, Index cells, bool downwards) {
@@ -129,13 +129,13 @@ std::optional<Index> zero_cell(const plot::Axis& axis, Index cells, bool downwar
 
 }  // namespace
 
-std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOptions& options) {
+std::string plot_scatter(std::span<const LabeledPoint> points, const PlotOptions& options) {
   plot::check_plot_options(options);
   if (options.log_y) throw_argument_error("log_y is set, a scatter plot has linear axes only");
   plot::Extent x_values;
   plot::Extent y_values;
   Index not_finite = 0;
-  for (const LabelledPoint& point : points) {
+  for (const LabeledPoint& point : points) {
     if (detail::is_finite(point.x) && detail::is_finite(point.y)) {
       x_values.add(point.x);
       y_values.add(point.y);
@@ -151,7 +151,7 @@ std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOption
   std::vector<Spot> spots;
   Index outside = 0;
   Index covered = 0;
-  for (const LabelledPoint& point : points) {
+  for (const LabeledPoint& point : points) {
     if (!detail::is_finite(point.x) || !detail::is_finite(point.y)) continue;
     const double x = frame.x.fraction(point.x);
     const double y = frame.y.fraction(point.y);
@@ -168,9 +168,9 @@ std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOption
   Index left_out = 0;
   for (const Spot& spot : spots) {
     if (display_width(spot.point->label) == 0) continue;
-    const Labelled result = place_label(canvas, spot, options);
-    if (result == Labelled::shortened) ++shortened;
-    if (result == Labelled::left_out) ++left_out;
+    const Labeled result = place_label(canvas, spot, options);
+    if (result == Labeled::shortened) ++shortened;
+    if (result == Labeled::left_out) ++left_out;
   }
 
   std::vector<std::string> notes;
@@ -185,8 +185,8 @@ std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOption
       notes);
 }
 
-std::string plot_scatter(std::initializer_list<LabelledPoint> points, const PlotOptions& options) {
-  return plot_scatter(std::span<const LabelledPoint>(points.begin(), points.size()), options);
+std::string plot_scatter(std::initializer_list<LabeledPoint> points, const PlotOptions& options) {
+  return plot_scatter(std::span<const LabeledPoint>(points.begin(), points.size()), options);
 }
 
 }  // namespace heed

@@ -2,7 +2,7 @@
 //
 //   1. Count the distinct words of the corpus.
 //   2. Begin with a vocabulary of characters, and with each word cut into characters and an end-of-word mark.
-//   3. Find the most frequent pair of neighbouring symbols; among equals the one that occurs first.
+//   3. Find the most frequent pair of neighboring symbols; among equals the one that occurs first.
 //   4. Write a merge down: the pair becomes one new symbol, in the vocabulary and everywhere in the words.
 //   5. Go to 3 until the vocabulary is full or no pair is frequent enough.
 //

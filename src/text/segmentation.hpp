@@ -30,7 +30,7 @@ namespace heed::text {
 
 using Symbol = std::uint32_t;
 
-/// A pair of neighbouring symbols and how often it occurs, each distinct word counted as often as the corpus
+/// A pair of neighboring symbols and how often it occurs, each distinct word counted as often as the corpus
 /// has it.
 struct FrequentPair {
   Symbol left;

@@ -179,8 +179,8 @@ void check_curves(ByteChoices& choices) {
 
 void check_scatter(ByteChoices& choices) {
   const PlotOptions options = plot_options(choices);
-  std::vector<LabelledPoint> points(static_cast<std::size_t>(choices.below(30)));
-  for (LabelledPoint& point : points) point = {value(choices), value(choices), label(choices)};
+  std::vector<LabeledPoint> points(static_cast<std::size_t>(choices.below(30)));
+  for (LabeledPoint& point : points) point = {value(choices), value(choices), label(choices)};
   try {
     require_sound_plot(plot_scatter(points, options), options);
   } catch (const ArgumentError&) {

@@ -21,8 +21,8 @@ namespace heed {
 
 /// Which elements of a head make a pair, n being the rotary width.
 enum class RotaryLayout {
-  half_split,          // (i, i + n/2): GPT-NeoX, Hugging Face's Llama
-  neighbouring_pairs,  // (2i, 2i + 1): the paper, GPT-J, Meta's Llama
+  half_split,   // (i, i + n/2): GPT-NeoX, Hugging Face's Llama
+  interleaved,  // (2i, 2i + 1): the paper, GPT-J, Meta's Llama
 };
 
 /// The rule by which Llama 3.1 stretches its context: slow rotations are slowed down by `factor`, fast ones

@@ -20,7 +20,7 @@ inline constexpr Index kItemsPerThread = 4;
 // More threads would only be parts that nobody works on. Small multiples of so many cannot overflow.
 inline constexpr Index kMaxThreads = Index{1} << 16;
 
-/// Ranges of neighbouring items, one for each thread at best. A thread draws from its own, one item after
+/// Ranges of neighboring items, one for each thread at best. A thread draws from its own, one item after
 /// another, and when that is used up from those of the others: a slow thread does less, and one that never
 /// comes does nothing.
 class SharedItems {
@@ -56,7 +56,7 @@ class SharedItems {
 };
 
 /// Calls work(thread, item) once for each item, by `threads` tasks of the executor; returns when all are
-/// done. work does not throw. Neighbouring items stay with one thread. Drawn by turns, heads side by side
+/// done. work does not throw. Neighboring items stay with one thread. Drawn by turns, heads side by side
 /// would have their results written into the same cache lines by two processors at once: that took 5 to 8 %
 /// longer (two threads, 12 heads of 64, 64 to 512 queries, float). The tasks work under the caller's
 /// floating-point environment, whoever's threads they run on.

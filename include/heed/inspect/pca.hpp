@@ -117,14 +117,14 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
   result.total_variance = 0;
   if (n == 0 || d == 0) return result;
 
-  Matrix centred = rows.template cast<Wide>();
-  pca_detail::require_finite(centred);
-  const Wide scale = pca_detail::scale_of(centred);
-  centred /= scale;
-  Eigen::Matrix<Wide, 1, Eigen::Dynamic> mean = centred.colwise().sum() / static_cast<Wide>(n);
-  centred.rowwise() -= mean;
-  const Eigen::Matrix<Wide, 1, Eigen::Dynamic> rest = centred.colwise().sum() / static_cast<Wide>(n);
-  centred.rowwise() -= rest;  // what rounding left of the mean
+  Matrix centered = rows.template cast<Wide>();
+  pca_detail::require_finite(centered);
+  const Wide scale = pca_detail::scale_of(centered);
+  centered /= scale;
+  Eigen::Matrix<Wide, 1, Eigen::Dynamic> mean = centered.colwise().sum() / static_cast<Wide>(n);
+  centered.rowwise() -= mean;
+  const Eigen::Matrix<Wide, 1, Eigen::Dynamic> rest = centered.colwise().sum() / static_cast<Wide>(n);
+  centered.rowwise() -= rest;  // what rounding left of the mean
   mean += rest;
   result.mean = (mean.transpose() * scale).template cast<Scalar>();
   if (n == 1) return result;
@@ -136,7 +136,7 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
   const Index r = n < d ? n : d;
   Matrix axes(d, r);
   Eigen::Matrix<Wide, Eigen::Dynamic, 1> singular_values(r);
-  pca_detail::principal_directions(centred.data(), n, d, axes.data(), singular_values.data());
+  pca_detail::principal_directions(centered.data(), n, d, axes.data(), singular_values.data());
   const Wide degrees = static_cast<Wide>(n - 1);
   const auto variance_of = [&](Wide singular) { return singular * scale * (singular * scale / degrees); };
   Wide total = 0;
@@ -148,7 +148,7 @@ PcaResult<typename Derived::Scalar> pca(const Eigen::MatrixBase<Derived>& rows, 
     Eigen::Matrix<Wide, Eigen::Dynamic, 1> axis = axes.col(i);
     pca_detail::fix_sign(axis);
     result.components.row(i) = axis.transpose().template cast<Scalar>();
-    result.projected.col(i) = (centred * axis * scale).template cast<Scalar>();
+    result.projected.col(i) = (centered * axis * scale).template cast<Scalar>();
     result.explained_variance(i) = static_cast<Scalar>(variance_of(singular));
   }
   result.total_variance = static_cast<Scalar>(total);

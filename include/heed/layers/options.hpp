@@ -19,7 +19,7 @@ enum class Activation {
 /// (x - mean) / sqrt(variance + epsilon), mean and variance over a row; the variance is divided by the number
 /// of columns.
 struct NormOptions {
-  bool centred = true;  ///< LayerNorm (Ba et al. 2016); false: RMSNorm (Zhang and Sennrich 2019), mean is 0
+  bool centered = true;  ///< LayerNorm (Ba et al. 2016); false: RMSNorm (Zhang and Sennrich 2019), mean is 0
   double epsilon = 1e-5;
 };
 

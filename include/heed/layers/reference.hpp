@@ -154,8 +154,8 @@ struct RowFunctions {
       const T count = detail::number<T>(x.cols);
       mean = T(0);
       rest = T(0);
-      for (Index j = 0; options.centred && j < x.cols; ++j) mean += x(i, j) * power / count;
-      for (Index j = 0; options.centred && j < x.cols; ++j) rest += distance(x, i, j) / count;
+      for (Index j = 0; options.centered && j < x.cols; ++j) mean += x(i, j) * power / count;
+      for (Index j = 0; options.centered && j < x.cols; ++j) rest += distance(x, i, j) / count;
       if (whole_mean) mean += rest;
       T variance = T(0);
       for (Index j = 0; j < x.cols; ++j) variance += distance(x, i, j) * distance(x, i, j) / count;
@@ -206,7 +206,7 @@ struct RowFunctions {
       for (Index j = 0; j < x.cols; ++j) {
         const T n = scale.normalised(x, i, j);
         const T g = grad_out(i, j) * at(weight, j, T(1));
-        if (options.centred) mean += g / count;
+        if (options.centered) mean += g / count;
         slope += g * n / count;
       }
       for (Index j = 0; j < x.cols; ++j) {

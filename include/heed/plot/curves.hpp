@@ -36,7 +36,7 @@ struct Series {
 };
 
 /// A point of a scatter plot.
-struct LabelledPoint {
+struct LabeledPoint {
   double x = 0;
   double y = 0;
   std::string label{};  ///< May be empty.
@@ -69,8 +69,8 @@ HEED_EXPORT std::string plot_curve(std::span<const double> y, const PlotOptions&
 /// Draws points with their labels beside them. Points are placed first and labels never cover them nor each
 /// other: a label goes right of its point, else left, above or below; else it is shortened; else left out.
 /// Earlier points choose first. log_y is for curves alone: ArgumentError here.
-HEED_EXPORT std::string plot_scatter(std::span<const LabelledPoint> points, const PlotOptions& options = {});
-HEED_EXPORT std::string plot_scatter(std::initializer_list<LabelledPoint> points,
+HEED_EXPORT std::string plot_scatter(std::span<const LabeledPoint> points, const PlotOptions& options = {});
+HEED_EXPORT std::string plot_scatter(std::initializer_list<LabeledPoint> points,
                                      const PlotOptions& options = {});
 
 }  // namespace heed

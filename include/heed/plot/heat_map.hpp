@@ -51,7 +51,7 @@ namespace heed {
 /// How a heat map is drawn.
 enum class HeatMapForm {
   blocks,         ///< Eighth blocks " ▁▂▃▄▅▆▇█", no colour.
-  ascii,          ///< Numbers or the ramp " :-=+*#%@", rows and columns labelled; every byte is ASCII.
+  ascii,          ///< Numbers or the ramp " :-=+*#%@", rows and columns labeled; every byte is ASCII.
   indexed_color,  ///< Background colours out of the terminal's 256.
   true_color,     ///< Background colours of 24 bits.
 };

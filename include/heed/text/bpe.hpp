@@ -156,7 +156,7 @@ class HEED_EXPORT BpeTokenizer {
 /// Learns a vocabulary. It holds, in this order: <unk>, <pad>, <bos>, <eos>; every distinct character of the
 /// corpus, white space too, by code point; then what the merges make, in the order of learning.
 ///
-/// Each round counts all neighbouring symbols over all words (in "aaa" the pair (a, a) occurs twice, though
+/// Each round counts all neighboring symbols over all words (in "aaa" the pair (a, a) occurs twice, though
 /// only one of the two places can be merged), takes the most frequent pair, and among equally frequent ones
 /// the one met first when the words of the corpus, as they are cut at that moment, are read from the start.
 /// It is merged from left to right in every word. A merge whose text is a token already is kept as a merge

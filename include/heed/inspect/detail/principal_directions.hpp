@@ -8,12 +8,12 @@
 
 namespace heed::pca_detail {
 
-/// Finds the principal directions of n centred rows of d values, column-major: r = min(n, d) unit vectors as
+/// Finds the principal directions of n centered rows of d values, column-major: r = min(n, d) unit vectors as
 /// the columns of axes (d x r), and r singular values. The axis of a singular value of 0 may be 0. It takes
 /// pointers, not matrices: a program built for wider registers aligns its Eigen matrices otherwise.
-HEED_EXPORT void principal_directions(const double* centred, Index n, Index d, double* axes,
+HEED_EXPORT void principal_directions(const double* centered, Index n, Index d, double* axes,
                                       double* singular_values);
-HEED_EXPORT void principal_directions(const long double* centred, Index n, Index d, long double* axes,
+HEED_EXPORT void principal_directions(const long double* centered, Index n, Index d, long double* axes,
                                       long double* singular_values);
 
 }  // namespace heed::pca_detail
