@@ -40,7 +40,7 @@ struct Seeds {
   std::uint64_t future = 0xCAFE;
 };
 
-std::string size_of(const Matrix<double>& m) {
+std::string size_text(const Matrix<double>& m) {
   return std::to_string(m.rows()) + " x " + std::to_string(m.cols());
 }
 
@@ -174,10 +174,10 @@ int run(const Options& options) {
   const Matrix<double> x = heed::add_positional(embedded, positions);
   demo::say("2. ", "Embedding: each id picks a row of a " + std::to_string(embedding.vocab_size()) + " x " +
                        std::to_string(options.d_model) + " table");
-  demo::say("   shape: " + size_of(embedded) + ", first numbers: " + first_numbers(embedded));
+  demo::say("   shape: " + size_text(embedded) + ", first numbers: " + first_numbers(embedded));
   std::cout << "\n";
   demo::say("3. ", "Positions: sines and cosines are added, so that order counts");
-  demo::say("   shape: " + size_of(x) + ", first numbers: " + first_numbers(x));
+  demo::say("   shape: " + size_text(x) + ", first numbers: " + first_numbers(x));
 
   heed::Random projection_random(seeds.projections);
   const heed::MultiHeadAttention<double> attention(options.d_model, options.heads, projection_random, 0.3);
@@ -192,7 +192,7 @@ int run(const Options& options) {
                        (options.no_mask ? "no mask: every token looks at every token"
                                         : "causal mask: a token looks at itself and back"));
   demo::say("   (nothing is trained: the weights are random, what matters is how the numbers flow)");
-  demo::say("   shape: " + size_of(result.out) + ", first numbers: " + first_numbers(result.out));
+  demo::say("   shape: " + size_text(result.out) + ", first numbers: " + first_numbers(result.out));
   demo::say("   each row of weights sums to 1: " + std::string(sums.passed ? "yes" : "NO") +
             ", largest error " + demo::scientific(sums.largest_error, 1));
   std::cout << "\n";

@@ -128,8 +128,8 @@ template <class T>
 std::string difference(const std::string& name, const Matrix<T>& actual, const Matrix<double>& expected,
                        Tolerance tolerance) {
   if (actual.rows() != expected.rows() || actual.cols() != expected.cols()) {
-    return name + " is " + heed::size_of(heed::view(actual)) + ", expected " +
-           heed::size_of(heed::view(expected));
+    return name + " is " + heed::size_text(heed::view(actual)) + ", expected " +
+           heed::size_text(heed::view(expected));
   }
   std::string worst;
   double excess = 0;

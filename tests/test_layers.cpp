@@ -743,7 +743,7 @@ template <class T, class F>
 void check_gradient(const std::string& name, const MatrixView<T>& numbers, const MatrixView<T>& grad,
                     T before, const F& loss) {
   CAPTURE(name);
-  REQUIRE(size_of(numbers) == size_of(grad));
+  REQUIRE(size_text(numbers) == size_text(grad));
   Matrix<T> expected(numbers.rows, numbers.cols);
   for (Index i = 0; i < numbers.rows; ++i) {
     for (Index j = 0; j < numbers.cols; ++j) expected(i, j) = derivative(numbers(i, j), loss);

@@ -16,7 +16,7 @@ void require_like(const UntypedView& view, const char* name, const UntypedView& 
                   bool optional) {
   if (optional && !wanted(view)) return;
   require_size(view, name, model.rows, model.cols,
-               [&] { return std::string(model_name) + " is " + size_of(model) + ", its gradients"; });
+               [&] { return std::string(model_name) + " is " + size_text(model) + ", its gradients"; });
 }
 
 }  // namespace

@@ -61,11 +61,11 @@ void check_matrix(const MaskMatrix& matrix, const MaskSizes& sizes, ScalarType s
       wanted +=
           ", or " + std::to_string(blocks) + " x " + std::to_string(sizes.kv_len) + " for all queries alike";
     }
-    throw_shape_error(std::string(name_of(matrix.kind)) + " is " + size_of(m) + ", " + why + " need " +
+    throw_shape_error(std::string(name_of(matrix.kind)) + " is " + size_text(m) + ", " + why + " need " +
                       wanted);
   }
   if (m.data == nullptr && m.rows != 0 && m.cols != 0) {
-    throw_argument_error(std::string(name_of(matrix.kind)) + " (" + size_of(m) +
+    throw_argument_error(std::string(name_of(matrix.kind)) + " (" + size_text(m) +
                          ") has no memory: its pointer is null");
   }
 }
@@ -309,7 +309,7 @@ std::string Mask::to_string() const {
   }
   if (!kv_lengths_.empty()) add("kv_lengths(" + list_text(kv_lengths_) + ")");
   for (const MaskMatrix& matrix : matrices_) {
-    std::string part = std::string(name_of(matrix.kind)) + "(" + size_of(matrix.entries);
+    std::string part = std::string(name_of(matrix.kind)) + "(" + size_text(matrix.entries);
     if (matrix.per_sequence() && matrix.per_head()) part += " per head of a sequence";
     if (matrix.per == Per::head) part += " per head";
     if (matrix.per == Per::sequence) part += " per sequence";

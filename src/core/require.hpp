@@ -44,11 +44,11 @@ inline void require_product(Index a, Index b, const char* what) {
 template <class Because>
 void require_size(const UntypedView& view, const char* name, Index rows, Index cols, Because because) {
   if (view.rows != rows || view.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(view) + ", " + because() + " need " +
+    throw_shape_error(std::string(name) + " is " + size_text(view) + ", " + because() + " need " +
                       std::to_string(rows) + " x " + std::to_string(cols));
   }
   if (view.data == nullptr && rows != 0 && cols != 0) {
-    throw_argument_error(std::string(name) + " (" + size_of(view) + ") has no memory: its pointer is null");
+    throw_argument_error(std::string(name) + " (" + size_text(view) + ") has no memory: its pointer is null");
   }
 }
 
@@ -56,8 +56,8 @@ inline void require_apart(const UntypedView& written, const char* written_name, 
                           const char* other_name) {
   if (written.rows == 0 || other.rows == 0) return;  // most often: not asked for, and not worth a call
   if (overlap(written, other)) {
-    throw_argument_error(std::string(written_name) + " (" + size_of(written) + ") overlaps " + other_name +
-                         " (" + size_of(other) + ") in memory");
+    throw_argument_error(std::string(written_name) + " (" + size_text(written) + ") overlaps " + other_name +
+                         " (" + size_text(other) + ") in memory");
   }
 }
 

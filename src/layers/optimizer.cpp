@@ -82,8 +82,8 @@ void detail::WeightPieces<T>::check_weights(std::span<const Parameter<T>> weight
     const auto& [rows, cols] = sizes_[p];
     for (const MatrixView<T>& view : {weights[p].value, weights[p].grad}) {
       if (view.rows == rows && view.cols == cols) continue;
-      throw_shape_error("the weight " + weights[p].name + " is " + size_of(weights[p].value) +
-                        ", its gradient " + size_of(weights[p].grad) + ", the optimizer is for " +
+      throw_shape_error("the weight " + weights[p].name + " is " + size_text(weights[p].value) +
+                        ", its gradient " + size_text(weights[p].grad) + ", the optimizer is for " +
                         std::to_string(rows) + " x " + std::to_string(cols));
     }
   }

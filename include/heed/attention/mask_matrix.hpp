@@ -75,7 +75,7 @@ Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
       const Scalar entry = entries(i, j);
       if (detail::is_nan(entry) || !(entry == Scalar(0) || detail::is_minus_infinity(entry))) {
         throw_argument_error("an additive mask holds 0 (visible) and -inf (hidden), this one (" +
-                             size_of(entries) + ") has another value at row " + std::to_string(i) +
+                             size_text(entries) + ") has another value at row " + std::to_string(i) +
                              ", column " + std::to_string(j) +
                              "; to add other values to the scores, say bias(matrix)");
       }

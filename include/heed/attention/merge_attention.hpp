@@ -33,8 +33,8 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
   static_assert(detail::same_scalar<O, L, P, M>, "both parts need the same scalar type: cast them");
   const auto require_same = [](const auto& a, const auto& b, const char* name) {
     if (a.rows() != b.rows() || a.cols() != b.cols()) {
-      throw_shape_error(std::string(name) + " is " + size_of(view(a)) + " in one part, " + size_of(view(b)) +
-                        " in the other");
+      throw_shape_error(std::string(name) + " is " + size_text(view(a)) + " in one part, " +
+                        size_text(view(b)) + " in the other");
     }
   };
   require_same(out, other_out, "out");
@@ -46,8 +46,8 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
   const auto require_apart = [](const auto& written, const char* name, const auto& other,
                                 const char* other_name) {
     if (overlap(view(written), view(other))) {
-      throw_argument_error(std::string(name) + " (" + size_of(view(written)) + ") overlaps " + other_name +
-                           " (" + size_of(view(other)) + ") in memory");
+      throw_argument_error(std::string(name) + " (" + size_text(view(written)) + ") overlaps " + other_name +
+                           " (" + size_text(view(other)) + ") in memory");
     }
   };
   require_apart(out, "out", other_out, "the other part's out");

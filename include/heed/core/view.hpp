@@ -55,12 +55,12 @@ UntypedView untyped(const MatrixView<T>& view) {
 }
 
 /// "3 x 4", for messages.
-inline std::string size_of(const UntypedView& view) {
+inline std::string size_text(const UntypedView& view) {
   return std::to_string(view.rows) + " x " + std::to_string(view.cols);
 }
 template <class T>
-std::string size_of(const MatrixView<T>& view) {
-  return size_of(untyped(view));
+std::string size_text(const MatrixView<T>& view) {
+  return size_text(untyped(view));
 }
 
 /// True if an element of `a` and an element of `b` may share memory. Exact for views of one matrix (equal

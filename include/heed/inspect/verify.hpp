@@ -88,7 +88,8 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
     }
     const Matrix<Scalar> after = detail::apply_module(module, other);
     if (after.rows() != before.rows() || after.cols() != before.cols()) {
-      throw_shape_error("the module returned " + size_of(view(before)) + " and then " + size_of(view(after)));
+      throw_shape_error("the module returned " + size_text(view(before)) + " and then " +
+                        size_text(view(after)));
     }
     for (Index row = 0; row < cut; ++row) {
       for (Index col = 0; col < before.cols(); ++col) {

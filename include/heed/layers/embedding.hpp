@@ -84,9 +84,9 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
     check_ids(ids);
     if (grad_out.rows() != static_cast<Index>(ids.size()) || grad_out.cols() != table.cols() ||
         gradients.table.rows() != table.rows() || gradients.table.cols() != table.cols()) {
-      throw_shape_error("grad_out is " + size_of(view(grad_out)) + ", gradients.table is " +
-                        size_of(view(gradients.table)) + ", " + std::to_string(ids.size()) +
-                        " ids of a table of " + size_of(view(table)) + " need others");
+      throw_shape_error("grad_out is " + size_text(view(grad_out)) + ", gradients.table is " +
+                        size_text(view(gradients.table)) + ", " + std::to_string(ids.size()) +
+                        " ids of a table of " + size_text(view(table)) + " need others");
     }
     for (std::size_t i = 0; i < ids.size(); ++i)
       gradients.table.row(static_cast<Index>(ids[i])) += grad_out.row(static_cast<Index>(i));

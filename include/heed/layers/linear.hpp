@@ -119,11 +119,11 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
 
   void check_input(const MatrixView<const Scalar>& x) const {
     if (x.cols != w.rows()) {
-      throw_shape_error("x is " + size_of(x) + ", w is " + size_of(view(w)) +
+      throw_shape_error("x is " + size_text(x) + ", w is " + size_text(view(w)) +
                         ": as many columns as rows are needed");
     }
     if (b.size() > 0 && b.cols() != w.cols())
-      throw_shape_error("b is " + size_of(view(b)) + ", w is " + size_of(view(w)));
+      throw_shape_error("b is " + size_text(view(b)) + ", w is " + size_text(view(w)));
   }
 
   template <class Self, class F, class Name>

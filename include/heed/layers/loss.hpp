@@ -117,8 +117,8 @@ CrossEntropy<typename X::Scalar> cross_entropy(const Eigen::DenseBase<X>& logits
                 "cross_entropy is for float, double and long double: the loss is a double");
   check_loss_options(options, logits.cols());
   if (logits.rows() != static_cast<Index>(targets.size())) {
-    throw_shape_error("logits is " + size_of(view(logits)) + ", there are " + std::to_string(targets.size()) +
-                      " targets: one for each row is needed");
+    throw_shape_error("logits is " + size_text(view(logits)) + ", there are " +
+                      std::to_string(targets.size()) + " targets: one for each row is needed");
   }
   CrossEntropy<Scalar> result;
   result.counted = count_targets(targets, logits.cols(), options.ignored);

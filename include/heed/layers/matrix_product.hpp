@@ -53,7 +53,7 @@ Matrix<typename A::Scalar> matrix_product(const Eigen::DenseBase<A>& a, const Ei
   static_assert(std::is_same_v<Scalar, typename B::Scalar>,
                 "both matrices need the same scalar type: cast one of them");
   if (a.cols() != b.rows()) {
-    throw_shape_error("the left matrix is " + size_of(view(a)) + ", the right one " + size_of(view(b)) +
+    throw_shape_error("the left matrix is " + size_text(view(a)) + ", the right one " + size_text(view(b)) +
                       ": as many columns as rows are needed");
   }
   Matrix<Scalar> out(a.rows(), b.cols());

@@ -78,8 +78,8 @@ LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   const auto require_rows = [](const MatrixView<const Scalar>& matrix, const char* name, const auto& other,
                                const char* other_name) {
     if (matrix.rows != other.cols) {
-      throw_shape_error(std::string(other_name) + " is " + size_of(other) + ", " + name + " is " +
-                        size_of(matrix) + ": as many columns as rows are needed");
+      throw_shape_error(std::string(other_name) + " is " + size_text(other) + ", " + name + " is " +
+                        size_text(matrix) + ": as many columns as rows are needed");
     }
   };
   const bool cross = in.key_input.has_value();
@@ -89,24 +89,24 @@ LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   const auto require_heads = [&](const MatrixView<const Scalar>& matrix, const char* name, Index heads,
                                  const char* heads_name) {
     if (matrix.cols == 0 || matrix.cols % heads != 0) {
-      throw_shape_error(std::string(name) + " is " + size_of(matrix) + ": d_model " +
+      throw_shape_error(std::string(name) + " is " + size_text(matrix) + ": d_model " +
                         std::to_string(matrix.cols) + " is not a positive multiple of " + heads_name + " " +
                         std::to_string(heads));
     }
   };
   if (num_kv_heads == num_heads && w.w_q.cols != w.w_k.cols)
-    throw_shape_error("w_q is " + size_of(w.w_q) + ", w_k is " + size_of(w.w_k));
+    throw_shape_error("w_q is " + size_text(w.w_q) + ", w_k is " + size_text(w.w_k));
   require_heads(w.w_q, "w_q", num_heads, "num_heads");
   require_heads(w.w_k, "w_k", num_kv_heads, "num_kv_heads");
   require_heads(w.w_v, "w_v", num_kv_heads, "num_kv_heads");
   if (w.w_q.cols / num_heads != w.w_k.cols / num_kv_heads) {
-    throw_shape_error("w_q is " + size_of(w.w_q) + " for " + std::to_string(num_heads) + " heads, w_k is " +
-                      size_of(w.w_k) + " for " + std::to_string(num_kv_heads) +
+    throw_shape_error("w_q is " + size_text(w.w_q) + " for " + std::to_string(num_heads) + " heads, w_k is " +
+                      size_text(w.w_k) + " for " + std::to_string(num_kv_heads) +
                       ": their heads differ in size");
   }
   const Index value_dim = w.w_v.cols / num_kv_heads;
   if (w.w_o.rows != num_heads * value_dim) {
-    throw_shape_error("w_v is " + size_of(w.w_v) + ", w_o is " + size_of(w.w_o) + ": as many rows as " +
+    throw_shape_error("w_v is " + size_text(w.w_v) + ", w_o is " + size_text(w.w_o) + ": as many rows as " +
                       std::to_string(num_heads) + " heads of " + std::to_string(value_dim) +
                       " have columns are needed");
   }

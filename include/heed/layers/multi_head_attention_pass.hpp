@@ -304,8 +304,8 @@ class MultiHeadAttentionPass {
                                            {view(layer.b_v), view(gradients.b_v), "b_v"},
                                            {view(layer.b_o), view(gradients.b_o), "b_o"}}) {
       if (own.rows == other.rows && own.cols == other.cols) continue;
-      throw_shape_error(std::string("gradients.") + name + " is " + size_of(other) + ", the layer's is " +
-                        size_of(own));
+      throw_shape_error(std::string("gradients.") + name + " is " + size_text(other) + ", the layer's is " +
+                        size_text(own));
     }
     // 1. Through w_o to the heads.
     projection_backward(view(heads_), layer.w_o, grad_out, gradients.w_o, gradients.b_o,

@@ -82,8 +82,8 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
 
   void check_input(const MatrixView<const Scalar>& x) const {
     if (x.cols != weight.cols() || (bias.size() > 0 && bias.cols() != weight.cols())) {
-      throw_shape_error("x is " + size_of(x) + ", weight is " + size_of(view(weight)) + ", bias is " +
-                        size_of(view(bias)) + ": as many columns are needed");
+      throw_shape_error("x is " + size_text(x) + ", weight is " + size_text(view(weight)) + ", bias is " +
+                        size_text(view(bias)) + ": as many columns are needed");
     }
   }
 

@@ -41,7 +41,7 @@ std::vector<Parameter<Scalar>> parameters(Layer<Scalar>& layer, Layer<Scalar>& g
     const bool fits = next < list.size() && list[next].name == name &&
                       list[next].value.rows == matrix.rows() && list[next].value.cols == matrix.cols();
     if (!fits)
-      throw_shape_error("the gradient " + name + " (" + size_of(view(matrix)) + ") belongs to no weight");
+      throw_shape_error("the gradient " + name + " (" + size_text(view(matrix)) + ") belongs to no weight");
     list[next++].grad = mutable_view(matrix);
   });
   if (next != list.size()) throw_shape_error("the weight " + list[next].name + " has no gradient");

@@ -46,8 +46,8 @@ template <class Scalar>
 void require_matrix(const MatrixView<Scalar>& matrix, const char* name, Index rows, Index cols,
                     std::string_view because) {
   if (matrix.rows != rows || matrix.cols != cols) {
-    throw_shape_error(std::string(name) + " is " + size_of(matrix) + ", " + std::string(because) + " needs " +
-                      std::to_string(rows) + " x " + std::to_string(cols));
+    throw_shape_error(std::string(name) + " is " + size_text(matrix) + ", " + std::string(because) +
+                      " needs " + std::to_string(rows) + " x " + std::to_string(cols));
   }
 }
 
