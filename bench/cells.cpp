@@ -139,7 +139,7 @@ std::vector<Cell> register_cells(const Grid& grid) {
       for (const long n : {512L, 2048L}) add_attention<float>(cells, n, 128, causal, 1);
     }
   }
-  if (grid.most_threads > 1) {
+  if (grid.max_threads > 1) {
     for (const bool causal : {false, true}) {
       for (const long n : grid.quick ? std::vector<long>{1024} : std::vector<long>{512, 1024, 4096}) {
         add_attention<float>(cells, n, 64, causal, 2);
@@ -148,7 +148,7 @@ std::vector<Cell> register_cells(const Grid& grid) {
   }
   if (!grid.quick) add_hidden(cells);
   for (const int threads : {1, 2}) {
-    if (threads > grid.most_threads) continue;
+    if (threads > grid.max_threads) continue;
     if (!grid.quick) add_decode(cells, 32, 4096, threads);
     if (!grid.quick || threads == 1) add_decode(cells, 8, 4096, threads);
   }
@@ -157,7 +157,7 @@ std::vector<Cell> register_cells(const Grid& grid) {
     add_gradients<double>(cells, 1, 4, 128, 1);
     add_gradients<float>(cells, 1, 1, 1024, 1);
     add_gradients<float>(cells, 8, 12, 512, 1);
-    if (grid.most_threads > 1) add_gradients<float>(cells, 8, 12, 512, 2);
+    if (grid.max_threads > 1) add_gradients<float>(cells, 8, 12, 512, 2);
   }
   for (const long n : grid.quick ? std::vector<long>{256} : std::vector<long>{8, 64, 128, 256, 512, 1024}) {
     add_product(cells, n);

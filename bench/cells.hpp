@@ -90,7 +90,7 @@ class Filter {
 
 struct Grid {
   bool quick = false;
-  int most_threads = 1;
+  int max_threads = 1;
   Filter filter{};  // cells none of whose benchmarks it selects are not even checked
 };
 

@@ -174,7 +174,7 @@ void enter_training_peer(Cell& cell, const TrainingSizes& sizes, const Peer& pee
                          const std::vector<double>& losses) {
   Contestant best{peer.name, peer.version, "", -1, "none of its functions fits"};
   std::size_t best_way = 0;
-  double fewest_seconds = std::numeric_limits<double>::infinity();
+  double min_seconds = std::numeric_limits<double>::infinity();
   const Training<float> data(sizes, 1, kSeeds[0]);
   const std::size_t ways = peer.training(data.problem(sizes, cell.threads)).size();
   for (std::size_t w = 0; w < ways; ++w) {
@@ -196,13 +196,13 @@ void enter_training_peer(Cell& cell, const TrainingSizes& sizes, const Peer& pee
       const double error = largest_difference(losses, own);
       if (!(error <= kLargestDifference))
         throw std::runtime_error("its losses differ from Heed's by " + format("%.1e", error));
-      if (seconds >= fewest_seconds) continue;
-      fewest_seconds = seconds;
+      if (seconds >= min_seconds) continue;
+      min_seconds = seconds;
       best_way = w;
       best.max_error = error;
       best.failure.clear();
     } catch (const std::exception& error) {
-      if (std::isinf(fewest_seconds)) best.failure = error.what();
+      if (std::isinf(min_seconds)) best.failure = error.what();
     }
   }
   best.way = peer.training(data.problem(sizes, cell.threads))[best_way].name;
@@ -313,7 +313,7 @@ std::vector<Cell> register_gpt_cells(const Grid& grid) {
   std::vector<double> losses;
   for (const TrainingSizes& sizes : training_cells) {
     for (const int threads : {1, 2}) {
-      if (threads > 1 && (threads > grid.most_threads || grid.quick)) continue;
+      if (threads > 1 && (threads > grid.max_threads || grid.quick)) continue;
       if (selects(grid.filter, cell_of(sizes, threads), {}))
         cells.push_back(enter_training(sizes, threads, losses));
     }

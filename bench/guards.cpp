@@ -9,10 +9,10 @@ namespace heed::bench {
 namespace {
 
 // About four: caches and clock rates shift even the best of a few samples.
-constexpr double kLeastGrowth = 3.0;
-constexpr double kMostGrowth = 5.5;
-constexpr double kLeastTimesEmpty = 10;
-constexpr double kMostOfPeak = 1.25;
+constexpr double kMinGrowth = 3.0;
+constexpr double kMaxGrowth = 5.5;
+constexpr double kMinTimesEmpty = 10;
+constexpr double kMaxPeakFraction = 1.25;
 
 std::string number(double value) {
   return format("%.3g", value);
@@ -53,7 +53,7 @@ std::vector<std::string> broken_guards(const std::vector<Cell>& cells, const Sam
   for (const bool causal : {false, true}) {
     const double once = cpu_time(samples, length_guard(causal, kGuardLength));
     const double twice = cpu_time(samples, length_guard(causal, 2 * kGuardLength));
-    if (!(once > 0 && twice > kLeastGrowth * once && twice < kMostGrowth * once)) {
+    if (!(once > 0 && twice > kMinGrowth * once && twice < kMaxGrowth * once)) {
       broken.push_back(length_guard(causal, kGuardLength) + " takes " + number(once) +
                        " ms and twice the length " + number(twice) + " ms: not about four times as long");
     }
@@ -63,12 +63,12 @@ std::vector<std::string> broken_guards(const std::vector<Cell>& cells, const Sam
   for (const Cell& cell : cells) {
     const double time = best(find(samples, heed_of(cell)).milliseconds);
     if (time == 0) continue;  // not selected
-    if (!(time > kLeastTimesEmpty * empty)) {
+    if (!(time > kMinTimesEmpty * empty)) {
       broken.push_back(cell.name + " takes " + number(time) + " ms, a loop around nothing " + number(empty) +
                        " ms: the work is not measured");
     }
     const double fraction = cell.flops / time * 1e-6 / peak_of(cell, cells, samples);
-    if (!(fraction < kMostOfPeak)) {
+    if (!(fraction < kMaxPeakFraction)) {
       broken.push_back(cell.name + " runs at " + number(fraction) +
                        " of the processor's peak: it cannot have done all its operations");
     }

@@ -129,7 +129,7 @@ int run(int argc, char** argv) {
     heed::bench::Grid grid;
     grid.quick = quick;
     grid.filter = selected;
-    grid.most_threads = static_cast<int>(std::thread::hardware_concurrency());
+    grid.max_threads = static_cast<int>(std::thread::hardware_concurrency());
     cells = heed::bench::register_cells(grid);
   }
   heed::bench::register_guards();

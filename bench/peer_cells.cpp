@@ -75,7 +75,7 @@ Cell cell_of(const LayerSizes& sizes) {
 }
 
 // Of the loops, which do about two in a nanosecond: above it a sample takes seconds.
-constexpr double kMostNaiveFlops = 4e9;
+constexpr double kMaxNaiveFlops = 4e9;
 
 }  // namespace
 
@@ -100,7 +100,7 @@ std::vector<Cell> register_peer_cells(const PeerGrid& grid) {
       rivals.push_back(Contender::matrices);
     }
     if (cell.threads == 1 && !cell.gradients) rivals.push_back(Contender::eigen);
-    if (cell.threads == 1 && cell.flops <= kMostNaiveFlops) rivals.push_back(Contender::naive);
+    if (cell.threads == 1 && cell.flops <= kMaxNaiveFlops) rivals.push_back(Contender::naive);
     const auto selected = [&](const Peer& peer) { return grid.filter.selects(cell.name + "/" + peer.name); };
     if (!selects(grid.filter, cell, rivals) && std::none_of(all_peers.begin(), all_peers.end(), selected))
       return;

@@ -131,10 +131,10 @@ Choice choose(const Peer& peer, const std::vector<Way>& ways, const std::vector<
   best.contestant.name = peer.name;
   best.contestant.version = peer.version;
   best.contestant.failure = "none of its functions fits";
-  double fewest_seconds = std::numeric_limits<double>::infinity();
+  double min_seconds = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const auto fail = [&](const std::string& reason) {
-      if (std::isinf(fewest_seconds)) best.contestant.failure = ways[i].name + ": " + reason;
+      if (std::isinf(min_seconds)) best.contestant.failure = ways[i].name + ": " + reason;
     };
     try {
       const std::unique_ptr<Call> call = ways[i].prepare();
@@ -145,8 +145,8 @@ Choice choose(const Peer& peer, const std::vector<Way>& ways, const std::vector<
         continue;
       }
       const double seconds = ways.size() > 1 ? seconds_of(*call) : 0;
-      if (seconds >= fewest_seconds) continue;
-      fewest_seconds = seconds;
+      if (seconds >= min_seconds) continue;
+      min_seconds = seconds;
       best.way = i;
       best.contestant.way = ways[i].name;
       best.contestant.max_error = error;

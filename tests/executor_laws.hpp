@@ -13,7 +13,7 @@
 
 namespace heed::test {
 
-inline constexpr int kMostThreads = 8;
+inline constexpr int kMaxThreads = 8;
 
 /// Executor::run() for a function object.
 template <class F>
@@ -115,7 +115,7 @@ template <class With>
 void check_executor(const With& with) {
   const Computations<float> in_float;
   const Computations<double> in_double;
-  for (int threads = 1; threads <= kMostThreads; ++threads) {
+  for (int threads = 1; threads <= kMaxThreads; ++threads) {
     with(threads, [&](Executor& executor) {
       CAPTURE(threads);
       CHECK(executor.concurrency() == threads);

@@ -261,11 +261,11 @@ class DrawFrom {
  public:
   explicit DrawFrom(const Choices& choices) : choices_(choices) {}
 
-  /// most_work bounds batch * heads * queries * keys * (head_dim + value_dim).
-  Problem problem(Index most_work) {
+  /// max_work bounds batch * heads * queries * keys * (head_dim + value_dim).
+  Problem problem(Index max_work) {
     Problem p;
     p.seed = choices_.seed();
-    sizes(p, most_work);
+    sizes(p, max_work);
     const double bound = one_in(3) ? 2 : 1;
     p.in.query = numbers(p.shape.query_rows(), p.shape.num_heads * p.shape.head_dim, bound);
     p.in.key = numbers(p.shape.kv_rows(), p.shape.num_kv_heads * p.shape.head_dim, bound);
@@ -317,7 +317,7 @@ class DrawFrom {
     return all;
   }
 
-  void sizes(Problem& p, Index most_work) {
+  void sizes(Problem& p, Index max_work) {
     AttentionShape& s = p.shape;
     for (;;) {
       s = {};
@@ -332,7 +332,7 @@ class DrawFrom {
       if (one_in(3)) s.kv_starts = starts(s.batch_size, s.kv_len, true);
       Index pairs = 0;
       for (Index b = 0; b < s.batch_size; ++b) pairs += s.query_len_of(b) * s.kv_len_of(b);
-      if (pairs * s.num_heads * (s.head_dim + s.value_dim) <= most_work) return;
+      if (pairs * s.num_heads * (s.head_dim + s.value_dim) <= max_work) return;
     }
   }
 

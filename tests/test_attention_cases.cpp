@@ -469,7 +469,7 @@ TEST_CASE("the causal probe passes a causal layer and finds the leak of one that
     return out;
   };
   CHECK_FALSE(verify_causal(sometimes_nan, x).passed);
-  CHECK(verify_causal(leaky, Matrix<double>(x.topRows(1) * 0).eval().replicate(9, 1).eval(), {.most_cuts = 3})
+  CHECK(verify_causal(leaky, Matrix<double>(x.topRows(1) * 0).eval().replicate(9, 1).eval(), {.max_cuts = 3})
             .cuts == 3);
   CHECK(verify_causal([](const Matrix<double>& input) { return input; }, Matrix<double>(0, 4)).passed);
   CHECK(contains(message_of<ShapeError>([&] {

@@ -377,7 +377,7 @@ TEST_CASE("masks compose, print themselves and refuse to contradict themselves")
   CHECK((causal() & causal()).to_string() == "causal");
   CHECK(contains(message_of<ArgumentError>([] { (void)(top_left() & query_offset(3)); }), "query_offset(3)"));
   Mask many = bias(matrix_4);
-  for (int i = 1; i < Mask::most_matrices; ++i) many = many & bias(matrix_4);
+  for (int i = 1; i < Mask::kMaxMatrices; ++i) many = many & bias(matrix_4);
   CHECK(contains(message_of<ArgumentError>([&] { (void)(many & bias(matrix_4)); }), "at most 8 matrices"));
 }
 

@@ -12,7 +12,7 @@ using namespace heed;
 using namespace heed::test;
 
 constexpr std::uint64_t kProblems = kSlowRun ? 12 : 250;
-constexpr Index kMostWork = kSlowRun ? 100'000 : 500'000;
+constexpr Index kMaxWork = kSlowRun ? 100'000 : 500'000;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ TEST_CASE("the naive loops agree with differences of the loss") {
 TEMPLATE_TEST_CASE("with any options, gradients are as exact as those of the naive loops", "", float,
                    double) {
   for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork);
+    const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
     REQUIRE(gradient_excess(p, Loss<TestType>(p).backward()) <= 1);
   }
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("with any options, gradients have the same bits on any thread
                    "[threads]", float, double) {
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(8)};
   for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(10 * kMostWork);
+    const Problem p = Draw(seed).problem(10 * kMaxWork);
     CAPTURE(p.to_string());
     Loss<TestType> loss(p);
     const auto grads = loss.backward();
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("with any options, gradients have the same bits on any thread
 
 TEMPLATE_TEST_CASE("the gradient of a query depends on what its row sees alone", "", float, double) {
   for (std::uint64_t seed = 2000; seed < 2000 + kProblems / 2; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork);
+    const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
     const Loss<TestType> whole(p);
     const auto grads = whole.backward();
@@ -108,7 +108,7 @@ TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see noth
   int hidden_keys = 0;
   int empty_rows = 0;
   for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork / 4);
+    const Problem p = Draw(seed).problem(kMaxWork / 4);
     CAPTURE(p.to_string());
     const AttentionShape& s = p.shape;
     Loss<TestType> loss(p);
@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("NaN reaches the gradients of the rows that see it, of what t
 
 TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it", "", float, double) {
   for (std::uint64_t seed = 4000; seed < 4000 + kProblems / 2; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork);
+    const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
     const Loss<TestType> loss(p);
     const auto grads = loss.backward();
@@ -207,7 +207,7 @@ TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it"
 
 TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stride", "", float, double) {
   for (std::uint64_t seed = 5000; seed < 5000 + kProblems / 4; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork);
+    const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
     const Loss<TestType> loss(p);
     const auto grads = loss.backward();
@@ -242,7 +242,7 @@ TEST_CASE("a plan has no more threads than work, and refuses sizes that no memor
 }
 
 TEST_CASE("one gradient asked for alone has the bits that it has among all") {
-  const Problem p = Draw(4).problem(kMostWork);
+  const Problem p = Draw(4).problem(kMaxWork);
   const Loss<float> loss(p);
   const auto grads = loss.backward();
   auto tensors = loss.tensors();

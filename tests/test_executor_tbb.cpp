@@ -5,7 +5,7 @@
 
 TEST_CASE("oneTBB's threads do as an executor's should, and give the same bits") {
   // As many threads as are asked for, also on a machine of fewer processors.
-  const tbb::global_control most(tbb::global_control::max_allowed_parallelism, heed::test::kMostThreads);
+  const tbb::global_control most(tbb::global_control::max_allowed_parallelism, heed::test::kMaxThreads);
   heed::test::check_executor([](int threads, const auto& use) {
     TbbExecutor executor(threads);
     use(executor);

@@ -495,7 +495,7 @@ TEMPLATE_TEST_CASE("gradients are clipped to a norm, and left alone below it", "
   }
   for (const double most : {0.0, -1.0, kNaN<double>}) {
     CHECK(contains(message_of<ArgumentError>([&] { (void)clip_gradients(weights.list(), most); }),
-                   "most_norm is "));
+                   "max_norm is "));
   }
   weights.grads = before;
   for (auto& grad : weights.grads) grad.setZero();

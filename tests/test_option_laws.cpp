@@ -12,14 +12,14 @@ using namespace heed;
 using namespace heed::test;
 
 constexpr std::uint64_t kProblems = kSlowRun ? 12 : 350;
-constexpr Index kMostWork = kSlowRun ? 100'000 : 1'000'000;
-constexpr Index kMostWorkWithoutOracle = 20 * kMostWork;
+constexpr Index kMaxWork = kSlowRun ? 100'000 : 1'000'000;
+constexpr Index kMaxWorkWithoutOracle = 20 * kMaxWork;
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("with any options, an element is as exact as the contract says", "", float, double) {
   for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWork);
+    const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
     const AttentionResult<TestType> result = Poured<TestType>(p).run();
     const Excess excess = excess_of(p, result);
@@ -41,7 +41,7 @@ TEMPLATE_TEST_CASE("with any options, the same bits on any threads, with weights
                    "[threads]", float, double) {
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(4)};
   for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
     Poured<TestType> in(p);
     const AttentionResult<TestType> alone = in.run();
@@ -61,7 +61,7 @@ TEMPLATE_TEST_CASE("with any options, the same bits on any threads, with weights
 TEMPLATE_TEST_CASE("with any options, the same bits for every storage order, stride and alignment", "", float,
                    double) {
   for (std::uint64_t seed = 2000; seed < 2000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
     Poured<TestType> in(p);
     const AttentionResult<TestType> plain = in.run();
@@ -82,7 +82,7 @@ TEMPLATE_TEST_CASE(
     "with any options, a sequence, a head and a chunk of queries have the same bits alone as in the whole",
     "", float, double) {
   for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
     Draw draw(seed + 1);
     const AttentionResult<TestType> whole = Poured<TestType>(p).run();
@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE(
 TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row sees changes no bit", "",
                    float, double) {
   for (std::uint64_t seed = 4000; seed < 4000 + kProblems; ++seed) {
-    Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
     const AttentionResult<TestType> clean = Poured<TestType>(p).run();
     poison_hidden(p);
@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row s
 TEMPLATE_TEST_CASE("with any options, NaN in a value or a key reaches exactly the rows that see it", "",
                    float, double) {
   for (std::uint64_t seed = 5000; seed < 5000 + kProblems; ++seed) {
-    const Problem p = Draw(seed).problem(kMostWorkWithoutOracle);
+    const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     const AttentionShape& s = p.shape;
     CAPTURE(p.to_string());
     Draw draw(seed + 1);

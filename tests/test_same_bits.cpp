@@ -124,22 +124,22 @@ TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment"
 TEMPLATE_TEST_CASE("rows of a column-major matrix are written at any alignment, and nothing above or below",
                    "", float, double) {
   using ByColumns = Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
-  constexpr Index most_above = 17;  // more than a vector register has elements
+  constexpr Index max_above = 17;  // more than a vector register has elements
   for (const AttentionShape& s :
        {AttentionShape{1, 1, 1, 300, 20, 8, 40}, AttentionShape{2, 3, 3, 17, 17, 5, 9},
         AttentionShape{1, 2, 2, 3, 9, 8, 33}}) {
     const auto in = random_inputs<TestType>(s, 6);
     const auto options = options_for(s);
     const auto plain = scaled_dot_product_attention(in.query, in.key, in.value, options);
-    for (Index above = 0; above <= most_above; ++above) {
-      ByColumns query(in.query.rows() + most_above, in.query.cols());
+    for (Index above = 0; above <= max_above; ++above) {
+      ByColumns query(in.query.rows() + max_above, in.query.cols());
       query.middleRows(above, in.query.rows()) = in.query;
-      ByColumns sheet = ByColumns::Constant(plain.rows() + most_above, plain.cols(), 7);
+      ByColumns sheet = ByColumns::Constant(plain.rows() + max_above, plain.cols(), 7);
       scaled_dot_product_attention_into(query.middleRows(above, in.query.rows()), in.key, in.value,
                                         sheet.middleRows(above, plain.rows()), options);
       CHECK(same_bits(plain, sheet.middleRows(above, plain.rows())));
       CHECK((sheet.topRows(above).array() == 7).all());
-      CHECK((sheet.bottomRows(most_above - above).array() == 7).all());
+      CHECK((sheet.bottomRows(max_above - above).array() == 7).all());
     }
   }
 }

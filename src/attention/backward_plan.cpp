@@ -228,7 +228,7 @@ struct AttentionBackwardPlan<T>::Run {
     kernels::Rotation<T> key_rotation;
     for (Index h = 0; h < group_heads && query_len > 0; ++h) {
       const Index head = kv_head * group_heads + h;
-      kernels::MaskPart<T> parts[Mask::most_matrices];
+      kernels::MaskPart<T> parts[Mask::kMaxMatrices];
       kernels::BackwardBlock<T> block = head_block(sequence, head, own, parts);
       block.first_key = first_key;
       block.last_key = last_key;
@@ -265,7 +265,7 @@ struct AttentionBackwardPlan<T>::Run {
     const Sums<T> at(shape, last_row - first_row, 0);
     T* const sums = reinterpret_cast<T*>(own + plan.kernel_bytes_);
     std::fill(sums, sums + at.size, T(0));
-    kernels::MaskPart<T> parts[Mask::most_matrices];
+    kernels::MaskPart<T> parts[Mask::kMaxMatrices];
     kernels::BackwardBlock<T> block = head_block(sequence, head, own, parts);
     block.first_row = first_row;
     block.last_row = last_row;
@@ -325,7 +325,7 @@ struct AttentionBackwardPlan<T>::Run {
     for (Index sequence = 0; sequence < sequences; ++sequence) {
       for (Index head = 0; head < shape.num_heads; ++head) {
         if (matrix.block_of(sizes, sequence, head) != matrix_block) continue;
-        kernels::MaskPart<T> parts[Mask::most_matrices];
+        kernels::MaskPart<T> parts[Mask::kMaxMatrices];
         kernels::BackwardBlock<T> block = head_block(sequence, head, own, parts);
         block.hook = &hook;
         if (a_row_each) {

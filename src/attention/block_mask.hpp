@@ -55,7 +55,7 @@ kernels::MaskPart<T> mask_part(const MaskMatrix& matrix, const AttentionShape& s
 
 /// What makes the scores of a block: the mask, seen from query `query` of a head on, and the numbers.
 /// query_offset: where the sequence's first query stands. The block knows its kv_len; parts has room for
-/// Mask::most_matrices and lives as long as it. Of a cache, keys are turned already.
+/// Mask::kMaxMatrices and lives as long as it. Of a cache, keys are turned already.
 template <class T>
 void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const AttentionShape& shape, Index sequence,
                 Index query_offset, Index head, Index query, kernels::MaskPart<T>* parts,

@@ -53,9 +53,9 @@ Blocks equal_blocks(const AttentionShape& shape, Index threads, const kernels::K
   const Index all_groups = std::max<Index>(1, shape.batch_size * groups.count);
   Index blocks = blocks_of(kernels.query_block / kernels.tile_rows * kernels.tile_rows);
   if (threads > 1) {
-    const Index fewest_rows = shape.query_len == 1 ? kernels.tile_rows : 48;
+    const Index min_rows = shape.query_len == 1 ? kernels.tile_rows : 48;
     const Index wanted_blocks = ceil_div(kItemsPerThread * std::min(threads, group_rows), all_groups);
-    blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(fewest_rows)));
+    blocks = std::max(blocks, std::min(wanted_blocks, blocks_of(min_rows)));
   }
   if (blocks == 0) return {0, 0};
   const Index tiles = ceil_div(group_rows, blocks * kernels.tile_rows);

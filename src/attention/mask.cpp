@@ -198,8 +198,8 @@ Mask operator&(const Mask& a, const Mask& b) {
                          " and for " + std::to_string(b.kv_lengths_.size()) + " sequences");
   }
   const Index matrices = static_cast<Index>(a.matrices_.size() + b.matrices_.size());
-  if (matrices > Mask::most_matrices) {
-    throw_argument_error("a mask holds at most " + std::to_string(Mask::most_matrices) +
+  if (matrices > Mask::kMaxMatrices) {
+    throw_argument_error("a mask holds at most " + std::to_string(Mask::kMaxMatrices) +
                          " matrices, this one would hold " + std::to_string(matrices));
   }
   Mask both = a;

@@ -179,7 +179,7 @@ struct AttentionPlan<T>::Run {
     block.out = head_rows(tensors.out, query_row, place.head, shape.value_dim);
     block.kv_len = kv_len_of(place.sequence);
     set_keys(block, place);
-    kernels::MaskPart<T> parts[Mask::most_matrices];
+    kernels::MaskPart<T> parts[Mask::kMaxMatrices];
     detail::set_scores(plan.numbers_, plan.mask_, shape, place.sequence, query_offset(place.sequence),
                        place.head, place.query, parts, block);
     block.num_rows = place.rows;

@@ -12,14 +12,14 @@ namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 template <class T>
 __attribute__((noinline)) void tame_squares(const AdamStep<T>& step, Strided<T> value, T* first_moment,
                                             T* second_moment, Index rows, Index cols) {
-  constexpr T most_square = FloatTraits<T>::power_of_two(static_cast<int>(FloatTraits<T>::exponent_bias) - 1);
-  const T most_moment = (T(1) - step.beta1) * root(most_square) / root(T(1) - step.beta2);
+  constexpr T max_square = FloatTraits<T>::power_of_two(static_cast<int>(FloatTraits<T>::exponent_bias) - 1);
+  const T max_moment = (T(1) - step.beta1) * root(max_square) / root(T(1) - step.beta2);
   for (Index i = 0; i < rows * cols; ++i) {
     T& m = first_moment[i];
     T& v = second_moment[i];
     if (v != FloatTraits<T>::infinity || !(m - m == T(0))) continue;
-    v = most_square;
-    m = m > most_moment ? most_moment : m < -most_moment ? -most_moment : m;
+    v = max_square;
+    m = m > max_moment ? max_moment : m < -max_moment ? -max_moment : m;
     value.row(i / cols)[i % cols * value.col_stride] -=
         step.rate * step.correction1 * m / (root(v) * step.correction2 + step.epsilon);
   }

@@ -126,7 +126,7 @@ inline void panel_product(bool accumulate, Index rows, Index depth, const T* pac
 
 // Where c has fewer panels, one more would cost more than it gains: a step of training nanoGPT's model, whose
 // products have 128 to 512 columns, took 2 to 3 % longer with it.
-inline constexpr Index kFewestAlignedPanels = 32;
+inline constexpr Index kMinAlignedPanels = 32;
 
 /// Columns of the first panel, so that the others begin where a cache line of c does. Eigen's large matrices
 /// begin 16 bytes into a line, and a tile whose every row lies in two lines took 10 to 20 % longer (N = 384,
@@ -134,7 +134,7 @@ inline constexpr Index kFewestAlignedPanels = 32;
 template <class T>
 inline Index first_panel_cols(Strided<T> c, Index part_cols) {
   constexpr std::uintptr_t line = 64;
-  const bool alike = c.col_stride == 1 && part_cols >= kFewestAlignedPanels * kPanel<T> &&
+  const bool alike = c.col_stride == 1 && part_cols >= kMinAlignedPanels * kPanel<T> &&
                      c.row_stride * static_cast<Index>(sizeof(T)) % static_cast<Index>(line) == 0;
   const std::uintptr_t into_line = reinterpret_cast<std::uintptr_t>(c.data) % line;
   if (!alike || into_line == 0 || into_line % sizeof(T) != 0) return kPanel<T>;

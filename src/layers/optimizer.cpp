@@ -141,8 +141,8 @@ void AdamW<T>::restore(Index steps, std::span<const T> first_moments, std::span<
                       std::to_string(second_moments.size()) + " second moments, the optimizer has " +
                       std::to_string(first_.size()) + " of each");
   }
-  constexpr Index most_steps = Index{1} << 53;  // beyond it a double, which counts them here, skips some
-  if (steps > most_steps)
+  constexpr Index max_steps = Index{1} << 53;  // beyond it a double, which counts them here, skips some
+  if (steps > max_steps)
     throw_argument_error("steps is " + std::to_string(steps) + ", no training has had as many");
   const auto finite = [](T x) { return std::isfinite(x); };
   if (!std::all_of(first_moments.begin(), first_moments.end(), finite))
@@ -237,10 +237,10 @@ double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor) 
 }
 
 template <class T>
-double clip_gradients(std::span<const Parameter<T>> weights, double most_norm, Executor* executor) {
-  require(most_norm > 0, "most_norm", most_norm, "positive");
+double clip_gradients(std::span<const Parameter<T>> weights, double max_norm, Executor* executor) {
+  require(max_norm > 0, "max_norm", max_norm, "positive");
   const double norm = gradient_norm(weights, executor);
-  const double factor = clip_factor(norm, most_norm);
+  const double factor = clip_factor(norm, max_norm);
   if (factor == 1 || !std::isfinite(norm)) return norm;
   // A factor below the smallest normal number would have lost its digits: two steps then.
   const bool tiny = factor < static_cast<double>(std::numeric_limits<T>::min());

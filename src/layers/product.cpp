@@ -24,8 +24,8 @@ struct Split {
 };
 
 // Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer the packing would be felt.
-constexpr Index kFewestCols = 256;
-constexpr Index kFewestRows = 48;
+constexpr Index kMinCols = 256;
+constexpr Index kMinRows = 48;
 // Under this many multiplications (about 20 us) a second thread would not earn its call.
 constexpr double kWorthSharing = 1e6;
 
@@ -39,9 +39,9 @@ Split split_of(Index rows, Index depth, Index cols, Index threads) {
   const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(cols);
   if (threads > 1 && work >= kWorthSharing) {
     const Index wanted = detail::kItemsPerThread * std::min(threads, detail::kMaxThreads);
-    split.col_ranges = std::clamp<Index>(ceil_div(wanted, split.row_blocks), 1, ceil_div(cols, kFewestCols));
+    split.col_ranges = std::clamp<Index>(ceil_div(wanted, split.row_blocks), 1, ceil_div(cols, kMinCols));
     split.row_blocks =
-        std::max(split.row_blocks, std::min(ceil_div(wanted, split.col_ranges), ceil_div(rows, kFewestRows)));
+        std::max(split.row_blocks, std::min(ceil_div(wanted, split.col_ranges), ceil_div(rows, kMinRows)));
   }
   split.block_rows = ceil_div(ceil_div(rows, split.row_blocks), kernels.tile_rows) * kernels.tile_rows;
   split.block_rows = std::min(split.block_rows, kernels.product_rows);
@@ -73,7 +73,7 @@ struct Products {
     const Index rows = std::min(split.block_rows, a.rows - first_row);
     Index first_col = item / split.row_blocks * split.range_cols;
     Index left = split.range_cols;
-    kernels::ProductPart<T> parts[most_product_terms];
+    kernels::ProductPart<T> parts[kMaxProductTerms];
     kernels::ProductBlock<T> block{};
     for (Index t = 0; t < num_terms && left > 0; ++t) {
       const ProductTerm<T>& term = terms[t];

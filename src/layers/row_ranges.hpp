@@ -11,7 +11,7 @@
 namespace heed::detail {
 
 // With fewer elements (20 us and less) a second thread would not earn its call.
-inline constexpr Index kFewestElements = 32768;
+inline constexpr Index kMinElements = 32768;
 
 /// Calls work(first_row, rows) for ranges that are all of the rows together, on the executor's threads where
 /// that is worth it.
@@ -19,7 +19,7 @@ template <class Work>
 void over_rows(Executor* executor, Index rows, Index cols, const Work& work) noexcept {
   if (rows == 0 || cols == 0) return;
   const Index threads = executor != nullptr ? std::min(executor->concurrency(), rows) : 1;
-  if (threads <= 1 || rows * cols < kFewestElements) {
+  if (threads <= 1 || rows * cols < kMinElements) {
     work(Index{0}, rows);
     return;
   }

@@ -143,10 +143,10 @@ void check_config(const GptConfig& config) {
     throw_argument_error("activation is " + std::to_string(static_cast<int>(config.activation)) +
                          ", no such function");
   }
-  constexpr Index most_tokens = INT32_MAX;
-  if (config.vocab_size > most_tokens) {
+  constexpr Index max_tokens = INT32_MAX;
+  if (config.vocab_size > max_tokens) {
     throw_shape_error("vocab_size is " + std::to_string(config.vocab_size) + ", the largest token id is " +
-                      std::to_string(most_tokens));
+                      std::to_string(max_tokens));
   }
   if (!(config.dropout >= 0 && config.dropout < 1))
     throw_argument_error("dropout is " + detail::number_text(config.dropout) + ", it must be in [0, 1)");

@@ -10,12 +10,12 @@
 namespace heed::plot {
 namespace {
 
-constexpr Index smallest_width = 40;
-constexpr Index smallest_height = 3;
-constexpr Index columns_per_tick = 12;
-constexpr Index rows_per_tick = 3;
-constexpr Index most_rows = 10000;
-constexpr Index most_columns = 100000;
+constexpr Index kMinWidth = 40;
+constexpr Index kMinHeight = 3;
+constexpr Index kColumnsPerTick = 12;
+constexpr Index kRowsPerTick = 3;
+constexpr Index kMaxRows = 10000;
+constexpr Index kMaxColumns = 100000;
 
 void require_between(const char* name, Index value, Index least, Index most) {
   if (value >= least && value <= most) return;
@@ -98,9 +98,9 @@ void add_floor(TextBlock& block, const PlotFrame& frame, const Lines& lines, con
 }  // namespace
 
 void check_plot_options(const PlotOptions& options) {
-  require_between("width", options.width, smallest_width, most_columns);
-  require_between("height", options.height, smallest_height, most_rows);
-  require_between("max_label_width", options.max_label_width, 1, most_columns);
+  require_between("width", options.width, kMinWidth, kMaxColumns);
+  require_between("height", options.height, kMinHeight, kMaxRows);
+  require_between("max_label_width", options.max_label_width, 1, kMaxColumns);
   require_range("x_range", options.x_range);
   require_range("y_range", options.y_range);
   if (options.log_y && options.y_range && options.y_range->low <= 0) {
@@ -113,14 +113,14 @@ PlotFrame make_frame(const Extent& x, const Extent& y, AxisEnds x_ends, AxisEnds
                      const PlotOptions& options) {
   PlotFrame frame;
   frame.rows = options.height;
-  const Index y_ticks = options.height / rows_per_tick + 2;
+  const Index y_ticks = options.height / kRowsPerTick + 2;
   frame.y = options.log_y ? logarithmic_axis(y, options.y_range, y_ticks)
                           : linear_axis(y, options.y_range, y_ends, y_ticks);
   for (const Tick& tick : frame.y.ticks) {
     frame.gutter = std::max(frame.gutter, static_cast<Index>(tick.text.size()));
   }
   frame.columns = options.width - frame.gutter - 2;
-  frame.x = linear_axis(x, options.x_range, x_ends, std::max<Index>(2, frame.columns / columns_per_tick));
+  frame.x = linear_axis(x, options.x_range, x_ends, std::max<Index>(2, frame.columns / kColumnsPerTick));
   return frame;
 }
 

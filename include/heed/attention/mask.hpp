@@ -75,12 +75,12 @@ class HEED_EXPORT Mask {
   Mask() = default;
 
   /// Both masks at once. Throws ArgumentError if both bring slopes, query positions that differ, kv_lengths
-  /// for different numbers of sequences, or together more matrices than most_matrices. Query positions are
+  /// for different numbers of sequences, or together more matrices than kMaxMatrices. Query positions are
   /// equal if they say the same for every sequence: top_left() and query_offset(0), query_offset(3) and
   /// query_offsets({3, 3}).
   friend Mask operator&(const Mask& a, const Mask& b);
 
-  static constexpr Index most_matrices = 8;
+  static constexpr Index kMaxMatrices = 8;
   /// The farthest offset whose positions slopes, rotaries and functions of scores are told: one beyond it is
   /// for causal() and window() alone, which are exact for every offset.
   static constexpr Index max_offset = Index{1} << 61;

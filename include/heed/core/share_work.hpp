@@ -25,7 +25,7 @@ inline constexpr Index kMaxThreads = Index{1} << 16;
 /// comes does nothing.
 class SharedItems {
  public:
-  SharedItems(Index items, Index ranges) noexcept : num_ranges_(std::clamp<Index>(ranges, 1, most_ranges)) {
+  SharedItems(Index items, Index ranges) noexcept : num_ranges_(std::clamp<Index>(ranges, 1, kMaxRanges)) {
     for (Index r = 0; r < num_ranges_; ++r) {
       ranges_[r].next = items * r / num_ranges_;
       ranges_[r].end = items * (r + 1) / num_ranges_;
@@ -44,14 +44,14 @@ class SharedItems {
  private:
   // This lives on the caller's stack, whatever the number of threads; where there are more, they share
   // ranges.
-  static constexpr Index most_ranges = 16;
+  static constexpr Index kMaxRanges = 16;
 
   struct alignas(Workspace::alignment) Range {
     std::atomic<Index> next;
     Index end;
   };
 
-  Range ranges_[most_ranges];
+  Range ranges_[kMaxRanges];
   Index num_ranges_;
 };
 

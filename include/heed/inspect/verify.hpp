@@ -25,7 +25,7 @@ namespace heed {
 struct CausalOptions {
   double tolerance = 1e-9;      // a larger difference fails
   std::uint64_t seed = 0xCAFE;  // of the values that replace the future
-  Index most_cuts = 64;         // how many places to cut at; evenly spread if there are more positions
+  Index max_cuts = 64;          // how many places to cut at; evenly spread if there are more positions
 };
 
 struct CausalReport {
@@ -55,7 +55,7 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 /// is replaced by uniform(-1, 1), and the outputs before the cut are compared: a causal module shows no
 /// difference. module is called as module(x) or module.forward(x), x being seq_len x d_model, and must return
 /// seq_len rows (else ShapeError). Time: one call for each cut. Throws ArgumentError for a negative or NaN
-/// tolerance or most_cuts below 1.
+/// tolerance or max_cuts below 1.
 template <class Module, class X>
 CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
   static_assert(std::is_floating_point_v<typename X::Scalar>,
@@ -65,8 +65,8 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
     throw_argument_error("tolerance is " + detail::number_text(options.tolerance) +
                          ", it must not be negative");
   }
-  if (options.most_cuts < 1) {
-    throw_argument_error("most_cuts is " + std::to_string(options.most_cuts) + ", it must be at least 1");
+  if (options.max_cuts < 1) {
+    throw_argument_error("max_cuts is " + std::to_string(options.max_cuts) + ", it must be at least 1");
   }
   CausalReport report;
   report.tolerance = options.tolerance;
@@ -77,7 +77,7 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
                       std::to_string(before.rows()));
   }
   const Index possible = (std::max<Index>)(0, original.rows() - 1);
-  report.cuts = (std::min)(possible, options.most_cuts);
+  report.cuts = (std::min)(possible, options.max_cuts);
   Random random(options.seed);
   for (Index i = 0; i < report.cuts; ++i) {
     const Index cut = 1 + i * possible / report.cuts;

@@ -142,11 +142,11 @@ class HEED_EXPORT Sgd {
 template <class T>
 HEED_EXPORT double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
 
-/// Scales all gradients so that their norm is at most most_norm, and returns the norm that they had (Pascanu
-/// et al. 2013). A norm that is not finite changes nothing. Throws ArgumentError unless most_norm is
+/// Scales all gradients so that their norm is at most max_norm, and returns the norm that they had (Pascanu
+/// et al. 2013). A norm that is not finite changes nothing. Throws ArgumentError unless max_norm is
 /// positive.
 template <class T>
-HEED_EXPORT double clip_gradients(std::span<const Parameter<T>> weights, double most_norm,
+HEED_EXPORT double clip_gradients(std::span<const Parameter<T>> weights, double max_norm,
                                   Executor* executor = nullptr);
 
 template <class T>
@@ -155,15 +155,15 @@ double gradient_norm(const std::vector<Parameter<T>>& weights, Executor* executo
   return gradient_norm(std::span<const Parameter<T>>(weights), executor);
 }
 template <class T>
-double clip_gradients(const std::vector<Parameter<T>>& weights, double most_norm,
+double clip_gradients(const std::vector<Parameter<T>>& weights, double max_norm,
                       Executor* executor = nullptr) {
   static_assert(detail::require_kernels<T>());
-  return clip_gradients(std::span<const Parameter<T>>(weights), most_norm, executor);
+  return clip_gradients(std::span<const Parameter<T>>(weights), max_norm, executor);
 }
 
 /// The factor that clip_gradients would scale by.
-inline double clip_factor(double norm, double most_norm) {
-  return norm > most_norm ? most_norm / norm : 1;
+inline double clip_factor(double norm, double max_norm) {
+  return norm > max_norm ? max_norm / norm : 1;
 }
 
 extern template class AdamW<float>;

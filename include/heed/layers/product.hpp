@@ -30,14 +30,14 @@ HEED_EXPORT std::size_t product_workspace_bytes(Index rows, Index depth, Index c
 /// kernel: an element's bits depend on its row of a and its column of b alone, not on how many rows or terms
 /// there are, on strides or on threads. a is m x k, each b is k x n, its out is m x n and overlaps nothing
 /// else (unchecked); workspace has product_workspace_bytes(m, k, sum of n, threads) bytes, aligned to
-/// Workspace::alignment. At most most_product_terms terms (unchecked too). At most `threads` tasks are given
+/// Workspace::alignment. At most kMaxProductTerms terms (unchecked too). At most `threads` tasks are given
 /// to the executor; without one, the calling thread works alone. Allocates nothing and locks nothing itself.
 /// Throws nothing but the ArgumentError of isa() for an unknown HEED_ISA, as product_workspace_bytes() does.
 template <class T>
 HEED_EXPORT void run_products(MatrixView<const T> a, const ProductTerm<T>* terms, Index num_terms,
                               void* workspace, Index threads = 1, Executor* executor = nullptr);
 
-inline constexpr Index most_product_terms = 3;
+inline constexpr Index kMaxProductTerms = 3;
 
 /// run_products with one term.
 template <class T>

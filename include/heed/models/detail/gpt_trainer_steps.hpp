@@ -62,9 +62,9 @@ void require_trainer_memory(const Gpt<Scalar>& model, const GptTrainerOptions& o
 /// False for a step of less than about 0.1 ms: the threads would take longer to meet than they save.
 template <class Scalar>
 bool step_is_worth_sharing(const Gpt<Scalar>& model, Index batch_size, Index seq_len) {
-  constexpr double fewest_multiplications = 4e6;
+  constexpr double min_multiplications = 4e6;
   const double tokens = static_cast<double>(batch_size) * static_cast<double>(seq_len);
-  return 3 * tokens * static_cast<double>(num_parameters(model)) >= fewest_multiplications;
+  return 3 * tokens * static_cast<double>(num_parameters(model)) >= min_multiplications;
 }
 
 }  // namespace detail
@@ -148,9 +148,9 @@ template <class Scalar>
 void GptTrainer<Scalar>::add_product(const Matrix<Scalar>& input, const Matrix<Scalar>& grad_out,
                                      Matrix<Scalar>& grad_w, RowVector<Scalar>* grad_b) {
   // Cut by the sizes alone, since the order in which squares are summed up follows the cuts.
-  constexpr Index most_cols = 256;
-  for (Index col = 0; col < grad_w.cols(); col += most_cols) {
-    const Index cols = (std::min)(most_cols, grad_w.cols() - col);
+  constexpr Index max_cols = 256;
+  for (Index col = 0; col < grad_w.cols(); col += max_cols) {
+    const Index cols = (std::min)(max_cols, grad_w.cols() - col);
     WeightTask task{WeightTask::Kind::product,
                     view(input),
                     view(grad_out).block(0, col, grad_out.rows(), cols),
