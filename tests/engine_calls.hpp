@@ -135,7 +135,7 @@ struct EngineCalls {
         {"gated_backward", [this] { (void)gated_backward(Activation::silu, x, other, other); }},
         {"cross_entropy", [this] { (void)cross_entropy(x, ids); }},
         {"cross_entropy_with_gradient", [this] { (void)cross_entropy_with_gradient(x, ids); }},
-        {"drop_out", [this] { (void)drop_out(x, {.rate = 0.5}); }},
+        {"dropout", [this] { (void)dropout(x, {.rate = 0.5}); }},
         {"RowFunctions::norm", [this, v] { Rows::norm(v(x), {}, {}, {}, mutable_view(out)); }},
         {"RowFunctions::norm_backward",
          [this, v] { Rows::norm_backward(v(x), {}, {}, v(other), {}, mutable_view(out)); }},

@@ -167,7 +167,7 @@ void call_layers(heed::Executor& pool) {
   show_matrix("norm, gradient", norm.backward(x, filled<float>(70, 32, 8), norm_gradients));
   show_matrix("rms norm", heed::rms_norm<float>(32).forward(x));
   show_matrix("gelu", heed::activate(heed::Activation::gelu, x));
-  show_matrix("drop out", heed::drop_out(x, heed::Dropout{.rate = 0.3, .seed = 3}));
+  show_matrix("dropout", heed::dropout(x, heed::DropoutOptions{.rate = 0.3, .seed = 3}));
   show_matrix("product", heed::matrix_product(x, layer.w_q));
   std::vector<TokenId> targets(70, 4);
   targets[3] = heed::ignored_target;
@@ -270,7 +270,8 @@ void call_with_nan() {
     heed::MultiHeadAttention<float>({.d_model = 8, .num_heads = 2}, random, infinity);
   });
   Rows x = filled<float>(9, 8, 14);
-  expect<heed::ArgumentError>("NaN: rate", [&] { (void)heed::drop_out(x, heed::Dropout{.rate = nan}); });
+  expect<heed::ArgumentError>("NaN: rate",
+                              [&] { (void)heed::dropout(x, heed::DropoutOptions{.rate = nan}); });
   expect<heed::ArgumentError>("NaN: scale",
                               [&] { (void)heed::scaled_dot_product_attention(x, x, x, {.scale = nan}); });
   Rows hidden = heed::causal_mask<float>(9);

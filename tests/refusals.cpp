@@ -156,7 +156,7 @@ void gpt_of_long_double() {
 }
 // refused: dropout is for float and double
 void dropout_of_long_double() {
-  drop_out(long_doubles, {});
+  dropout(long_doubles, {});
 }
 // refused: sample_token
 void sampling_of_wide_char() {

@@ -110,7 +110,7 @@ std::vector<T> results(Executor* executor) {
   keep(layer_grads.w_q);
   keep(layer_norm<T>(128).forward(x, executor));
   keep(activate(Activation::gelu, small, executor));
-  keep(drop_out(small, {.rate = 0.5}, executor));
+  keep(dropout(small, {.rate = 0.5}, executor));
   std::vector<TokenId> targets(300, 3);
   keep(cross_entropy_with_gradient(x, std::span<const TokenId>(targets), executor).grad_logits);
 

@@ -905,10 +905,10 @@ TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows 
 TEST_CASE("the gradient of dropout is dropout of the gradient") {
   Matrix<double> x = random_matrix<double>(4, 9, 14);
   const Matrix<double> factors = random_matrix<double>(4, 9, 15);
-  const Dropout dropout{0.3, 5, 6};
-  Matrix<double> grad = drop_out(factors, dropout);
+  const DropoutOptions options{0.3, 5, 6};
+  Matrix<double> grad = dropout(factors, options);
   check_gradient("x", mutable_view(x), mutable_view(grad), 0.0,
-                 [&] { return weighted_sum(drop_out(x, dropout), factors); });
+                 [&] { return weighted_sum(dropout(x, options), factors); });
 }
 
 TEMPLATE_TEST_CASE("layers are as exact as their loops in long double", "", float, double) {
@@ -1308,8 +1308,8 @@ TEMPLATE_TEST_CASE("which elements are dropped depends on their places, the seed
                    "[threads]", float, double) {
   using T = TestType;
   const Matrix<T> x = random_matrix<T>(300, 131, 1);
-  const Dropout dropout{0.25, 11, 12};
-  const Matrix<T> out = drop_out(x, dropout);
+  const DropoutOptions options{0.25, 11, 12};
+  const Matrix<T> out = dropout(x, options);
   // Any machine, any instruction set and scalar type: what this page computes itself.
   const auto threshold = static_cast<std::uint32_t>(0.25 * 0x1p32);
   for (Index i = 0; i < x.rows(); ++i) {
@@ -1318,12 +1318,12 @@ TEMPLATE_TEST_CASE("which elements are dropped depends on their places, the seed
       REQUIRE(out(i, j) == (number < threshold ? T(0) : x(i, j) * static_cast<T>(1 / 0.75)));
     }
   }
-  for (const Index threads : {1, 4}) CHECK(same_bits(drop_out(x, dropout, &pool_of(threads)), out));
+  for (const Index threads : {1, 4}) CHECK(same_bits(dropout(x, options, &pool_of(threads)), out));
   for (const Index block : {1, 7, 64, 299}) {
     Matrix<T> parts(300, 131);
     for (Index first = 0; first < 300; first += block) {
       const Index rows = std::min(block, 300 - first);
-      RowFunctions<T>::dropout(dropout, view(x).block(first, 0, rows, 131),
+      RowFunctions<T>::dropout(options, view(x).block(first, 0, rows, 131),
                                mutable_view(parts).block(first, 0, rows, 131), first, &pool_of(4));
     }
     CHECK(same_bits(parts, out));
@@ -1332,26 +1332,26 @@ TEMPLATE_TEST_CASE("which elements are dropped depends on their places, the seed
        {Laid<T>::by_columns, Laid<T>::misaligned, Laid<T>::every_third, Laid<T>::backwards}) {
     const Laid<T> in(x, layout);
     const Laid<T> to(x, layout);
-    RowFunctions<T>::dropout(dropout, in.view(), to.view());
+    RowFunctions<T>::dropout(options, in.view(), to.view());
     CHECK(same_bits(to.values(), out));
     CHECK(to.rest_untouched());
-    RowFunctions<T>::dropout(dropout, in.view(), in.view());
+    RowFunctions<T>::dropout(options, in.view(), in.view());
     CHECK(same_bits(in.values(), out));
   }
-  CHECK(drop_out(Matrix<T>(0, 4), dropout).rows() == 0);
-  CHECK(drop_out(Matrix<T>(4, 0), dropout).cols() == 0);
+  CHECK(dropout(Matrix<T>(0, 4), options).rows() == 0);
+  CHECK(dropout(Matrix<T>(4, 0), options).cols() == 0);
 }
 
 TEST_CASE("dropout drops at its rate, others with another seed or stream, and keeps the mean") {
   constexpr Index n = 1000;
   const Matrix<float> x = Matrix<float>::Ones(n, n);
-  const auto drops = [&](const Dropout& dropout) { return dropped(drop_out(x, dropout)); };
+  const auto drops = [&](const DropoutOptions& options) { return dropped(dropout(x, options)); };
   for (const double rate : {0.001, 0.1, 0.5, 0.9, 0.999}) {
     CAPTURE(rate);
     const double count = drops({rate, 1, 2}).sum();
     // Five standard deviations: once in two million seeds.
     CHECK(std::abs(count - rate * n * n) <= 5 * std::sqrt(rate * (1 - rate)) * n);
-    const double mean = drop_out(x, {rate, 1, 2}).cast<double>().mean();
+    const double mean = dropout(x, {rate, 1, 2}).cast<double>().mean();
     CHECK(std::abs(mean - 1) <= 5 * std::sqrt(rate / (1 - rate)) / n + 1e-6);
   }
   const auto agreed = [](const auto& a, const auto& b) {
@@ -1359,11 +1359,11 @@ TEST_CASE("dropout drops at its rate, others with another seed or stream, and ke
   };
   // Places that two patterns agree on are as many as chance has it: half, at a rate of a half.
   const Matrix<int> pattern = drops({0.5, 1, 2});
-  for (const Dropout& other : {Dropout{0.5, 2, 2},
-                               {0.5, 1, 3},
-                               {0.5, 2, 1},
-                               {0.5, 1 + (std::uint64_t{1} << 32), 2},
-                               {0.5, 1, 2 + (std::uint64_t{1} << 32)}}) {
+  for (const DropoutOptions& other : {DropoutOptions{0.5, 2, 2},
+                                      {0.5, 1, 3},
+                                      {0.5, 2, 1},
+                                      {0.5, 1 + (std::uint64_t{1} << 32), 2},
+                                      {0.5, 1, 2 + (std::uint64_t{1} << 32)}}) {
     CHECK(std::abs(agreed(pattern, drops(other)) - 0.5 * n * n) <= 5 * 0.5 * n);
   }
   // Neighbours in a row and in a column know nothing of each other.
@@ -1374,16 +1374,16 @@ TEST_CASE("dropout drops at its rate, others with another seed or stream, and ke
 TEMPLATE_TEST_CASE("a rate of 0 keeps everything, a rate outside [0, 1) is an error", "", float, double) {
   using T = TestType;
   const Matrix<T> x = random_matrix<T>(20, 30, 1);
-  CHECK(same_bits(drop_out(x, {}), x));
-  CHECK(same_bits(drop_out(x, {0, 5, 6}), x));
+  CHECK(same_bits(dropout(x, {}), x));
+  CHECK(same_bits(dropout(x, {0, 5, 6}), x));
   const double nearly = std::nextafter(1.0, 0.0);
-  CHECK(drop_out(x, {nearly, 1, 1}).isZero(0));
+  CHECK(dropout(x, {nearly, 1, 1}).isZero(0));
   for (const double rate : {1.0, -0.1, 2.0, -1e-300, kNaN<double>, kInf<double>}) {
-    CHECK(contains(message_of<ArgumentError>([&] { (void)drop_out(x, {rate, 1, 1}); }), "dropout rate"));
+    CHECK(contains(message_of<ArgumentError>([&] { (void)dropout(x, {rate, 1, 1}); }), "dropout rate"));
   }
   // What is dropped is gone, also where it is no number.
   Matrix<T> bad = Matrix<T>::Constant(1, 200, kNaN<T>);
-  const Matrix<T> out = drop_out(bad, {0.5, 1, 1});
+  const Matrix<T> out = dropout(bad, {0.5, 1, 1});
   CHECK((out.array() == 0 || out.array().isNaN()).all());
   CHECK((out.array() == 0).any());
 }

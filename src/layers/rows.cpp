@@ -221,14 +221,14 @@ void RowFunctions<T>::scatter_add(Input grad_out, const std::int32_t* ids, Outpu
 }
 
 template <class T>
-void RowFunctions<T>::dropout(const Dropout& dropout, Input x, Output out, Index first_row,
+void RowFunctions<T>::dropout(const DropoutOptions& options, Input x, Output out, Index first_row,
                               Executor* executor) {
   const auto& kernels = kernels::layer_kernels<T>();
   const kernels::DropoutStream stream{
-      {static_cast<std::uint32_t>(dropout.seed), static_cast<std::uint32_t>(dropout.seed >> 32)},
-      {static_cast<std::uint32_t>(dropout.stream), static_cast<std::uint32_t>(dropout.stream >> 32)},
-      static_cast<std::uint32_t>(dropout.rate * 4294967296.0)};
-  const T factor = static_cast<T>(1.0 / (1.0 - dropout.rate));
+      {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)},
+      {static_cast<std::uint32_t>(options.stream), static_cast<std::uint32_t>(options.stream >> 32)},
+      static_cast<std::uint32_t>(options.rate * 4294967296.0)};
+  const T factor = static_cast<T>(1.0 / (1.0 - options.rate));
   detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
     kernels.dropout(stream, factor, rows_from(x, first), rows_from(out, first), first_row + first, rows,
                     x.cols);

@@ -24,13 +24,13 @@ inline void require_rate(double rate) {
 /// `rate`, decided by its place, seed and stream alone. The backward pass is the same call on the gradient.
 /// float or double. Throws ArgumentError unless the rate is in [0, 1).
 template <class X>
-Matrix<typename X::Scalar> drop_out(const Eigen::DenseBase<X>& x, const Dropout& dropout,
-                                    Executor* executor = nullptr) {
+Matrix<typename X::Scalar> dropout(const Eigen::DenseBase<X>& x, const DropoutOptions& options,
+                                   Executor* executor = nullptr) {
   using Scalar = typename X::Scalar;
   static_assert(has_kernels<Scalar>, "dropout is for float and double");
-  detail::require_rate(dropout.rate);
+  detail::require_rate(options.rate);
   Matrix<Scalar> out(x.rows(), x.cols());
-  RowFunctions<Scalar>::dropout(dropout, view(x), mutable_view(out), 0, executor);
+  RowFunctions<Scalar>::dropout(options, view(x), mutable_view(out), 0, executor);
   return out;
 }
 

@@ -105,7 +105,7 @@ struct HEED_EXPORT RowFunctions {
 
   /// out = x / (1 - rate) where an element is kept, else 0 (Srivastava et al. 2014). Backward is the same on
   /// gradients. x may be some rows of a matrix, from first_row on.
-  static void dropout(const Dropout& dropout, Input x, Output out, Index first_row = 0,
+  static void dropout(const DropoutOptions& options, Input x, Output out, Index first_row = 0,
                       Executor* executor = nullptr);
 };
 

@@ -168,9 +168,9 @@ class GptTrainer {
   // Elements dropped where a layer adds to the stream; a no-op where the model has no dropout.
   void drop(std::size_t place, ConstView x, View out, const Shard& shard) const {
     if (config().dropout == 0 || !shard.training) return;
-    const Dropout dropout{config().dropout, options_.dropout_seed,
-                          static_cast<std::uint64_t>(optimizer_.steps()) << 32 | place};
-    Rows::dropout(dropout, x, out, shard.first_row, shard.executor);
+    const DropoutOptions options{config().dropout, options_.dropout_seed,
+                                 static_cast<std::uint64_t>(optimizer_.steps()) << 32 | place};
+    Rows::dropout(options, x, out, shard.first_row, shard.executor);
   }
   const GptConfig& config() const { return model_.config(); }
   void* workspace(Index thread) const { return workspaces_[static_cast<std::size_t>(thread)].data(); }
