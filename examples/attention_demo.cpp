@@ -171,7 +171,7 @@ int run(const Options& options) {
   const heed::TokenEmbedding<double> embedding(tokenizer.vocab_size(), options.d_model, embedding_random);
   const Matrix<double> embedded = embedding.forward(ids);
   const heed::SinusoidalPositions<double> positions(std::ssize(ids), options.d_model);
-  const Matrix<double> x = heed::add_positional(embedded, positions);
+  const Matrix<double> x = heed::add_positions(embedded, positions);
   demo::say("2. ", "Embedding: each id picks a row of a " + std::to_string(embedding.vocab_size()) + " x " +
                        std::to_string(options.d_model) + " table");
   demo::say("   shape: " + size_text(embedded) + ", first numbers: " + first_numbers(embedded));

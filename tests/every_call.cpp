@@ -175,7 +175,7 @@ void call_layers(heed::Executor& pool) {
   show_matrix("cross entropy, gradient", heed::cross_entropy_with_gradient(x, targets).grad_logits);
   const heed::TokenEmbedding<float> embedding(20, 32, random);
   show_matrix("embedding",
-              heed::add_positional(embedding.forward({1, 2, 3}), heed::SinusoidalPositions<float>(10, 32)));
+              heed::add_positions(embedding.forward({1, 2, 3}), heed::SinusoidalPositions<float>(10, 32)));
   expect<heed::RangeError>("a token that is none", [&] { (void)embedding.forward({20}); });
 
   heed::Linear<float> trained = linear;

@@ -113,17 +113,17 @@ TEST_CASE("the product of two positions depends on their distance alone") {
 TEST_CASE("positions are added to each sequence, from where it starts, and end at max_len") {
   const SinusoidalPositions<double> positions(8, 6);
   const Matrix<double> x = random_matrix<double>(6, 6, 3);
-  const Matrix<double> one = add_positional(x, positions, 2);
+  const Matrix<double> one = add_positions(x, positions, 2);
   CHECK(same_bits(one, (x + positions.table().middleRows(2, 6)).eval()));
-  const Matrix<double> two = add_positional(x, positions, 5, 2);
+  const Matrix<double> two = add_positions(x, positions, 5, 2);
   CHECK(same_bits(two.bottomRows(3), (x.bottomRows(3) + positions.table().bottomRows(3)).eval()));
-  CHECK(contains(message_of<RangeError>([&] { (void)add_positional(x, positions, 3); }), "max_len is 8"));
-  CHECK(contains(message_of<RangeError>([&] { (void)add_positional(x, positions, -1); }), "positions -1"));
+  CHECK(contains(message_of<RangeError>([&] { (void)add_positions(x, positions, 3); }), "max_len is 8"));
+  CHECK(contains(message_of<RangeError>([&] { (void)add_positions(x, positions, -1); }), "positions -1"));
   CHECK(contains(message_of<RangeError>([&] { (void)positions.rows(std::numeric_limits<Index>::max(), 2); }),
                  "max_len is 8"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)add_positional(x.leftCols(5), positions); }),
+  CHECK(contains(message_of<ShapeError>([&] { (void)add_positions(x.leftCols(5), positions); }),
                  "x has 5 columns"));
-  CHECK(contains(message_of<ShapeError>([&] { (void)add_positional(x, positions, 0, 4); }), "4 sequences"));
-  CHECK(add_positional(Matrix<double>(0, 6), positions, 8).rows() == 0);
+  CHECK(contains(message_of<ShapeError>([&] { (void)add_positions(x, positions, 0, 4); }), "4 sequences"));
+  CHECK(add_positions(Matrix<double>(0, 6), positions, 8).rows() == 0);
   CHECK(contains(message_of<ShapeError>([] { SinusoidalPositions<double>(4, 0); }), "d_model"));
 }

@@ -284,7 +284,7 @@ TEST_CASE("integers of the other parts may be anything") {
       }
       const SinusoidalPositions<double> positions(6, 4);
       ends_well([&] { (void)positions.rows(a, b); });
-      ends_well([&] { (void)add_positional(x, positions, a, b); });
+      ends_well([&] { (void)add_positions(x, positions, a, b); });
       HeatMapOptions map;
       map.max_rows = a;
       map.max_cols = b;

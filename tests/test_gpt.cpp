@@ -503,7 +503,7 @@ TEST_CASE("the weights of a layer are those of what the blocks before it have ma
     stream += attention.out;
     stream += block.feed_forward.forward(block.norm2.forward(stream));
   }
-  CHECK(same_bits(model.scores(stream), model.forward(ids)));
+  CHECK(same_bits(model.project(stream), model.forward(ids)));
 }
 
 TEST_CASE("a step with NaN or infinity throws, names the step, and changes nothing") {

@@ -54,7 +54,7 @@ Matrix<S> walk() {
   const TokenEmbedding<S> embedding(4, 8, random);
   TokenEmbedding<S> embedding_gradients = zeros_like(embedding);
   const std::vector<TokenId> ids = {1, 2, 3, 0};
-  sum += add_positional(embedding.forward(ids), SinusoidalPositions<S>(4, 8));
+  sum += add_positions(embedding.forward(ids), SinusoidalPositions<S>(4, 8));
   embedding.backward(ids, x, embedding_gradients);
   const MultiHeadAttention<S> attention(8, 2, random);
   MultiHeadAttention<S> attention_gradients = zeros_like(attention);

@@ -43,7 +43,7 @@ struct Pipeline {
   Random embedding_random{tutorial()["embedding"]["seed"].get<std::uint64_t>()};
   TokenEmbedding<double> embedding{tokenizer.vocab_size(), 16, embedding_random};
   SinusoidalPositions<double> positions{8, 16};
-  Matrix<double> x = add_positional(embedding.forward(ids), positions);
+  Matrix<double> x = add_positions(embedding.forward(ids), positions);
   Random projection_random{tutorial()["projections"]["seed"].get<std::uint64_t>()};
   MultiHeadAttention<double> attention{16, tutorial()["num_heads"], projection_random, 0.3};
 };

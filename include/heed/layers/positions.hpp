@@ -70,9 +70,9 @@ class SinusoidalPositions {
 /// so is the result. Throws ShapeError if the widths differ or the rows cannot be split into sequences,
 /// RangeError beyond max_len.
 template <class X>
-Matrix<typename X::Scalar> add_positional(const Eigen::DenseBase<X>& x,
-                                          const SinusoidalPositions<typename X::Scalar>& positions,
-                                          Index first = 0, Index batch_size = 1) {
+Matrix<typename X::Scalar> add_positions(const Eigen::DenseBase<X>& x,
+                                         const SinusoidalPositions<typename X::Scalar>& positions,
+                                         Index first = 0, Index batch_size = 1) {
   if (x.cols() != positions.d_model()) {
     throw_shape_error("x has " + std::to_string(x.cols()) + " columns, the positions have d_model " +
                       std::to_string(positions.d_model()));

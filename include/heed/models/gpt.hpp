@@ -185,7 +185,7 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
                                         attention_options(batch_size, executor));
       stream += block.feed_forward.forward(block.norm2.forward(stream, executor), executor);
     }
-    return scores(stream, executor);
+    return project(stream, executor);
   }
 
   /// ids.size() x vocab_size: row i has the scores of the token after ids[i]. Throws as embed().
@@ -214,7 +214,7 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
 
   /// The final norm and the output product.
   template <class X>
-  Matrix<Scalar> scores(const Eigen::DenseBase<X>& stream, Executor* executor = nullptr) const {
+  Matrix<Scalar> project(const Eigen::DenseBase<X>& stream, Executor* executor = nullptr) const {
     check_weights();
     const Matrix<Scalar> normed = final_norm.forward(stream, executor);
     Matrix<Scalar> result(normed.rows(), config_.vocab_size);
