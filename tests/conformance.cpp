@@ -155,7 +155,7 @@ std::string difference(const std::string& name, const Matrix<T>& actual, const M
 template <class T>
 struct Blocks {
   Matrix<T> matrix;
-  heed::Per per = heed::Per::nothing;
+  heed::MaskRows per = heed::MaskRows::nothing;
 };
 
 template <class Stored, class T>
@@ -163,8 +163,8 @@ Blocks<T> blocks(const SafetensorsFile& file, const std::string& name) {
   const std::vector<Index> shape = shape_of(file, name, 4);
   const auto values = file.values<Stored>(name);
   Blocks<T> result;
-  if (shape[0] > 1) result.per = heed::Per::sequence;
-  if (shape[1] > 1) result.per = shape[0] > 1 ? heed::Per::head_of_sequence : heed::Per::head;
+  if (shape[0] > 1) result.per = heed::MaskRows::sequence;
+  if (shape[1] > 1) result.per = shape[0] > 1 ? heed::MaskRows::head_of_sequence : heed::MaskRows::head;
   result.matrix.resize(shape[0] * shape[1] * shape[2], shape[3]);
   std::copy(values.begin(), values.end(), result.matrix.data());
   return result;

@@ -19,12 +19,12 @@ namespace heed::test {
 /// A matrix of a mask: biases, or 1 where a matrix of bool is true.
 struct MaskMatrixCase {
   MaskMatrix::Kind kind = MaskMatrix::Kind::bias;
-  Per per = Per::nothing;
+  MaskRows per = MaskRows::nothing;
   bool row_for_all = false;  // one row for all queries of a block
   Matrix<float> numbers;
 
-  bool per_head() const { return per == Per::head || per == Per::head_of_sequence; }
-  bool per_sequence() const { return per == Per::sequence || per == Per::head_of_sequence; }
+  bool per_head() const { return per == MaskRows::head || per == MaskRows::head_of_sequence; }
+  bool per_sequence() const { return per == MaskRows::sequence || per == MaskRows::head_of_sequence; }
 
   Index row_of(const AttentionShape& s, Index sequence, Index head, Index query) const {
     Index block = per_sequence() ? sequence : 0;
@@ -150,7 +150,7 @@ inline Problem Problem::part(Index sequence, std::optional<Index> head, Index fi
     const MaskMatrixCase& from = matrices[n];
     MaskMatrixCase& to = p.matrices[n];
     const bool by_head = from.per_head() && !head;
-    to.per = by_head ? Per::head : Per::nothing;
+    to.per = by_head ? MaskRows::head : MaskRows::nothing;
     const Index block_rows = from.row_for_all ? 1 : rows;
     const Index blocks = by_head ? shape.num_heads : 1;
     to.numbers.resize(blocks * block_rows, keys);
@@ -345,7 +345,7 @@ class DrawFrom {
   MaskMatrixCase matrix(const AttentionShape& s) {
     MaskMatrixCase m;
     m.kind = static_cast<MaskMatrix::Kind>(below(3));
-    m.per = static_cast<Per>(below(4));
+    m.per = static_cast<MaskRows>(below(4));
     m.row_for_all = one_in(3);
     const Index blocks = (m.per_head() ? s.num_heads : 1) * (m.per_sequence() ? s.batch_size : 1);
     const bool is_bias = m.kind == MaskMatrix::Kind::bias;

@@ -131,7 +131,7 @@ TEST_CASE(
   Matrix<bool> exists(2, 4);
   exists << true, true, false, false, true, true, true, true;
   AttentionOptions by_matrix = options;
-  by_matrix.mask = causal() & keep_where(exists, Per::sequence);
+  by_matrix.mask = causal() & keep_where(exists, MaskRows::sequence);
   CHECK(same_bits(out, mean_of_values(values, 8, by_matrix).out));
 }
 
@@ -266,7 +266,7 @@ TEST_CASE(
   AttentionOptions options;
   options.num_heads = 4;
   options.num_kv_heads = 2;
-  options.mask = bias(added, Per::head);
+  options.mask = bias(added, MaskRows::head);
   const auto out = scaled_dot_product_attention(query, key, value, options);
   for (Index h = 0; h < 4; ++h) {
     const double weight = static_cast<double>(h + 1) / static_cast<double>(h + 2);

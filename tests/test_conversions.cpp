@@ -58,22 +58,22 @@ TEST_CASE_METHOD(EqualScores, "PyTorch: attn_mask of more axes") {
   options.batch_size = 2;
   SECTION("(N, 1, 1, S): N rows") {
     const Matrix<bool> attn_mask = flags(2, 2, {1, 0, 1, 1});
-    options.mask = heed::keep_where(attn_mask, heed::Per::sequence);
+    options.mask = heed::keep_where(attn_mask, heed::MaskRows::sequence);
     CHECK(holds(means(4, {1, 2, 4, 8}), {1, 1, 1, 1, 6, 6, 6, 6}));
   }
   SECTION("(N, 1, L, S): N * L rows") {
     const Matrix<bool> attn_mask = flags(4, 2, {1, 0, 1, 1, 0, 0, 0, 1});
-    options.mask = heed::keep_where(attn_mask, heed::Per::sequence);
+    options.mask = heed::keep_where(attn_mask, heed::MaskRows::sequence);
     CHECK(holds(means(4, {1, 2, 4, 8}), {1, 1, 1.5, 1.5, 0, 0, 8, 8}));
   }
   SECTION("(H, L, S): H * L rows") {
     const Matrix<bool> attn_mask = flags(4, 2, {1, 0, 1, 1, 0, 1, 0, 1});
-    options.mask = heed::keep_where(attn_mask, heed::Per::head);
+    options.mask = heed::keep_where(attn_mask, heed::MaskRows::head);
     CHECK(holds(means(4, {1, 2, 4, 8}), {1, 2, 1.5, 2, 4, 8, 6, 8}));
   }
   SECTION("(N, H, L, S): N * H * L rows") {
     const Matrix<bool> attn_mask = flags(8, 2, {1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0});
-    options.mask = heed::keep_where(attn_mask, heed::Per::head_of_sequence);
+    options.mask = heed::keep_where(attn_mask, heed::MaskRows::head_of_sequence);
     CHECK(holds(means(4, {1, 2, 4, 8}), {1, 2, 1.5, 2, 6, 8, 0, 4}));
   }
 }
@@ -167,7 +167,7 @@ TEST_CASE_METHOD(EqualScores,
   options.num_heads = 2;
   options.batch_size = 2;
   attn_mask = flags(4, 2, {0, 1, 1, 0, 0, 0, 1, 1});
-  options.mask = heed::drop_where(attn_mask, heed::Per::head_of_sequence);
+  options.mask = heed::drop_where(attn_mask, heed::MaskRows::head_of_sequence);
   CHECK(holds(means(2, {1, 2, 4, 8}), {1, 2, 6, 0}));
 }
 
@@ -175,11 +175,11 @@ TEST_CASE_METHOD(EqualScores,
                  "torch.nn.MultiheadAttention: key_padding_mask is true where a key is padding") {
   options.batch_size = 2;
   const Matrix<bool> key_padding_mask = flags(2, 3, {0, 1, 1, 0, 0, 0});
-  options.mask = heed::drop_where(key_padding_mask, heed::Per::sequence);
+  options.mask = heed::drop_where(key_padding_mask, heed::MaskRows::sequence);
   CHECK(holds(means(4, {1, 2, 4, 8, 16, 32}), {1, 1, 56 / 3.0, 56 / 3.0}));
 
   const Matrix<bool> attn_mask = flags(2, 3, {0, 1, 0, 0, 0, 1});
-  options.mask = heed::drop_where(attn_mask) & heed::drop_where(key_padding_mask, heed::Per::sequence);
+  options.mask = heed::drop_where(attn_mask) & heed::drop_where(key_padding_mask, heed::MaskRows::sequence);
   CHECK(holds(means(4, {1, 2, 4, 8, 16, 32}), {1, 1, 20, 12}));
 }
 
@@ -193,7 +193,7 @@ TEST_CASE_METHOD(EqualScores,
                  "torch.nn.MultiheadAttention: attn_output_weights, of each head or their mean") {
   options.num_heads = 2;
   const Matrix<bool> attn_mask = flags(2, 2, {0, 0, 0, 1});
-  options.mask = heed::drop_where(attn_mask, heed::Per::head);
+  options.mask = heed::drop_where(attn_mask, heed::MaskRows::head);
   prepare(1, {1, 2});
   const auto result = heed::scaled_dot_product_attention_with_weights(query, key, value, options);
   const Matrix<double> first = result.weights.head(0);

@@ -87,25 +87,25 @@ TEST_CASE_METHOD(EqualScores, "the blocks of a mask matrix stand sequence by seq
   Matrix<double> added(2, 2);
   added << 0, kHidden, kHidden, 0;
   SECTION("a row for each head, alike for all queries") {
-    options.mask = heed::bias(added, heed::Per::head);
+    options.mask = heed::bias(added, heed::MaskRows::head);
     CHECK(holds(means(3, {1, 2}), {1, 2, 1, 2, 1, 2}));
   }
   SECTION("a row for each sequence") {
     options.batch_size = 2;
-    options.mask = heed::bias(added, heed::Per::sequence);
+    options.mask = heed::bias(added, heed::MaskRows::sequence);
     CHECK(holds(means(2, {1, 2, 4, 8}), {1, 1, 8, 8}));
   }
   SECTION("a row for each head of each sequence") {
     options.batch_size = 2;
     Matrix<bool> flags(4, 2);
     flags << true, true, true, false, false, true, false, false;
-    options.mask = heed::keep_where(flags, heed::Per::head_of_sequence);
+    options.mask = heed::keep_where(flags, heed::MaskRows::head_of_sequence);
     CHECK(holds(means(2, {1, 2, 4, 8}), {1.5, 1, 8, 0}));
   }
   SECTION("a row for each query of each head") {
     added.resize(4, 2);
     added << 0, kHidden, kHidden, 0, kHidden, 0, 0, 0;
-    options.mask = heed::bias(added, heed::Per::head);
+    options.mask = heed::bias(added, heed::MaskRows::head);
     CHECK(holds(means(2, {1, 2}), {1, 2, 2, 1.5}));
   }
 }
@@ -341,7 +341,7 @@ TEST_CASE("lengths and matrices that a mask cannot mean are refused") {
 
   const heed::AttentionShape shape{1, 1, 1, 2, 2, 2, 2};
   const Eigen::MatrixXi numbers = Eigen::MatrixXi::Ones(2, 2);
-  heed::MaskMatrix matrix{heed::MaskMatrix::Kind::keep, heed::Per::nothing, heed::scalar_type<int>(),
+  heed::MaskMatrix matrix{heed::MaskMatrix::Kind::keep, heed::MaskRows::nothing, heed::scalar_type<int>(),
                           heed::untyped(heed::view(numbers))};
   CHECK(message(shape, heed::mask_matrix(matrix)) == "keep_where is no matrix of bool");
   matrix.kind = heed::MaskMatrix::Kind::bias;

@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("a function of scores gives the bits of a bias and of slopes,
       AttentionOptions options = options_for(s, top_left());
       options.executor = executor;
       AttentionOptions biased = options;
-      biased.mask = top_left() & bias(added, Per::head_of_sequence);
+      biased.mask = top_left() & bias(added, MaskRows::head_of_sequence);
       AttentionOptions sloping = options;
       sloping.mask = top_left() & alibi(slopes);
       CAPTURE(s.num_heads, s.query_len, s.kv_len);

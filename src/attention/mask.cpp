@@ -311,8 +311,8 @@ std::string Mask::to_string() const {
   for (const MaskMatrix& matrix : matrices_) {
     std::string part = std::string(name_of(matrix.kind)) + "(" + size_text(matrix.entries);
     if (matrix.per_sequence() && matrix.per_head()) part += " per head of a sequence";
-    if (matrix.per == Per::head) part += " per head";
-    if (matrix.per == Per::sequence) part += " per sequence";
+    if (matrix.per == MaskRows::head) part += " per head";
+    if (matrix.per == MaskRows::sequence) part += " per sequence";
     add(part + ")");
   }
   if (!slopes_.empty()) add("alibi(" + detail::count_of(static_cast<Index>(slopes_.size()), "head") + ")");

@@ -32,7 +32,7 @@ namespace heed {
 
 /// What a mask matrix has a block of rows for. The blocks stand one below the other, sequence by sequence and
 /// within it head by head; a block has a row for each query, or one row for all of them.
-enum class Per { nothing, head, sequence, head_of_sequence };
+enum class MaskRows { nothing, head, sequence, head_of_sequence };
 
 /// The sizes that a mask is made to fit, those of an attention.
 struct MaskSizes {
@@ -49,7 +49,7 @@ inline constexpr Index unlimited = (std::numeric_limits<Index>::max)();
 struct HEED_EXPORT MaskMatrix {
   enum class Kind { bias, keep, drop };
   Kind kind = Kind::bias;
-  Per per = Per::nothing;
+  MaskRows per = MaskRows::nothing;
   ScalarType scalar = {};
   UntypedView entries;
 
@@ -62,8 +62,10 @@ struct HEED_EXPORT MaskMatrix {
     return per_head() ? block * sizes.num_heads + head : block;
   }
 
-  bool per_head() const noexcept { return per == Per::head || per == Per::head_of_sequence; }
-  bool per_sequence() const noexcept { return per == Per::sequence || per == Per::head_of_sequence; }
+  bool per_head() const noexcept { return per == MaskRows::head || per == MaskRows::head_of_sequence; }
+  bool per_sequence() const noexcept {
+    return per == MaskRows::sequence || per == MaskRows::head_of_sequence;
+  }
 };
 
 /// "bias", "keep_where" or "drop_where".
@@ -193,20 +195,20 @@ HEED_EXPORT std::vector<double> alibi_slopes(Index num_heads);
 HEED_EXPORT Mask mask_matrix(const MaskMatrix& matrix);
 
 /// scores += bias, and -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len columns,
-/// and the rows that Per says. It is looked at when attention runs, and must live until then. A matrix of 0
-/// and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
+/// and the rows that MaskRows says. It is looked at when attention runs, and must live until then. A matrix
+/// of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
 template <class T>
-Mask bias(MatrixView<const T> view, Per per = Per::nothing) {
+Mask bias(MatrixView<const T> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::bias, per, scalar_type<T>(), untyped(view)});
 }
 
 /// Query i sees key j only where the matrix is true. Size, blocks and life as for bias().
-inline Mask keep_where(MatrixView<const bool> view, Per per = Per::nothing) {
+inline Mask keep_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::keep, per, scalar_type<bool>(), untyped(view)});
 }
 
 /// Query i sees key j only where the matrix is false. Size, blocks and life as for bias().
-inline Mask drop_where(MatrixView<const bool> view, Per per = Per::nothing) {
+inline Mask drop_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
 }
 

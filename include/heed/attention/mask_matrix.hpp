@@ -31,7 +31,7 @@ inline constexpr bool holds_bool = std::is_same_v<typename std::remove_cvref_t<M
 
 /// bias() of any Eigen expression with memory, without a copy.
 template <detail::EigenMatrix Matrix>
-Mask bias(Matrix&& matrix, Per per = Per::nothing) {
+Mask bias(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(!std::is_integral_v<typename std::remove_cvref_t<Matrix>::Scalar>,
                 "a bias is added to scores; a matrix of bool or int is not one");
   return bias(detail::lasting_view(std::forward<Matrix>(matrix)), per);
@@ -39,14 +39,14 @@ Mask bias(Matrix&& matrix, Per per = Per::nothing) {
 
 /// keep_where() of any Eigen expression of bool with memory, without a copy.
 template <detail::EigenMatrix Matrix>
-Mask keep_where(Matrix&& matrix, Per per = Per::nothing) {
+Mask keep_where(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(detail::holds_bool<Matrix>, "keep_where takes a matrix of bool: compare the numbers first");
   return keep_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
 
 /// drop_where() of any Eigen expression of bool with memory, without a copy.
 template <detail::EigenMatrix Matrix>
-Mask drop_where(Matrix&& matrix, Per per = Per::nothing) {
+Mask drop_where(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(detail::holds_bool<Matrix>, "drop_where takes a matrix of bool: compare the numbers first");
   return drop_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
