@@ -57,8 +57,8 @@ class Problem {
     } else if (cell.d_model > 0) {
       x_ = random_matrix<T>(cell.batch * cell.query_len, cell.d_model, random_);
       layer_ = std::make_unique<MultiHeadAttention<T>>(cell.d_model, cell.heads, random_);
-      layer_plan_.emplace(LayerShape{cell.batch, cell.query_len, cell.d_model, cell.d_model, cell.heads,
-                                     cell.head_dim, cell.value_dim},
+      layer_plan_.emplace(MultiHeadAttentionShape{cell.batch, cell.query_len, cell.d_model, cell.d_model,
+                                                  cell.heads, cell.head_dim, cell.value_dim},
                           options_.mask, ScoreOptions{}, cell.threads);
       workspace_.reserve(layer_plan_->workspace_bytes());
       query_.resize(x_.rows(), cell.d_model);

@@ -138,7 +138,7 @@ TEMPLATE_TEST_CASE("decoding with plans allocates nothing from the first step on
     CAPTURE(c.name);
     const Index heads = c.num_heads;
     Random random(3);
-    MultiHeadAttentionSizes sizes{.d_model = 10, .num_heads = heads};
+    MultiHeadAttentionConfig sizes{.d_model = 10, .num_heads = heads};
     sizes.num_kv_heads = c.cache.num_kv_heads;
     sizes.head_dim = c.cache.head_dim;
     sizes.value_dim = c.cache.value_dim;

@@ -152,9 +152,11 @@ TEST_CASE("sizes of any size are planned or refused") {
                                           &AttentionShape::num_kv_heads, &AttentionShape::query_len,
                                           &AttentionShape::kv_len,       &AttentionShape::head_dim,
                                           &AttentionShape::value_dim};
-  Index LayerShape::*const layer_sizes[] = {
-      &LayerShape::batch_size, &LayerShape::seq_len,  &LayerShape::d_in,     &LayerShape::d_out,
-      &LayerShape::num_heads,  &LayerShape::head_dim, &LayerShape::value_dim};
+  Index MultiHeadAttentionShape::*const layer_sizes[] = {
+      &MultiHeadAttentionShape::batch_size, &MultiHeadAttentionShape::seq_len,
+      &MultiHeadAttentionShape::d_in,       &MultiHeadAttentionShape::d_out,
+      &MultiHeadAttentionShape::num_heads,  &MultiHeadAttentionShape::head_dim,
+      &MultiHeadAttentionShape::value_dim};
   const Mask masks[] = {Mask(), causal() & bottom_right(),
                         window(kMost - 1, kMost - 1) & query_offset(kLeast)};
   int planned = 0;
@@ -176,7 +178,7 @@ TEST_CASE("sizes of any size are planned or refused") {
                   [&] { AttentionBackwardPlan<float>(shape, mask, {}, threads).workspace_bytes(); });
             }
           }
-          LayerShape layer{1, 3, 8, 8, 2, 4, 4};
+          MultiHeadAttentionShape layer{1, 3, 8, 8, 2, 4, 4};
           layer.*layer_sizes[first] = a;
           layer.*layer_sizes[second] = b;
           planned += ends_well([&] {

@@ -21,7 +21,7 @@ constexpr Index kModel = 12;
 template <class T>
 struct Case {
   std::string name;
-  MultiHeadAttentionSizes sizes = {.d_model = kModel, .num_heads = 2, .bias = true};
+  MultiHeadAttentionConfig sizes = {.d_model = kModel, .num_heads = 2, .bias = true};
   LayerOptions options = {};
   Index rows = 10;
   std::optional<Index> kv_rows = std::nullopt;

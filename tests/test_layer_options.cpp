@@ -34,7 +34,7 @@ double distance(const A& a, const B& b) {
 MultiHeadAttention<double> grouped_layer(std::uint64_t seed, bool bias) {
   Random random(seed);
   MultiHeadAttention<double> layer(
-      MultiHeadAttentionSizes{
+      MultiHeadAttentionConfig{
           .d_model = 24, .num_heads = 6, .num_kv_heads = 2, .head_dim = 8, .value_dim = 5, .bias = bias},
       random);
   for (auto* b : {&layer.b_q, &layer.b_k, &layer.b_v, &layer.b_o}) {
@@ -92,7 +92,7 @@ TEMPLATE_TEST_CASE("cross-attention reads keys and values of their own widths fr
                    float, double) {
   Random random(5);
   const MultiHeadAttention<double> layer(
-      MultiHeadAttentionSizes{
+      MultiHeadAttentionConfig{
           .d_model = 12, .num_heads = 3, .key_input_dim = 7, .value_input_dim = 9, .bias = true},
       random);
   const auto own = cast<TestType>(layer);
@@ -199,7 +199,7 @@ TEST_CASE("a step that cannot be taken leaves the cache as it was") {
 
 TEST_CASE("a layer says which of its sizes do not fit") {
   Random random(15);
-  const auto message = [&](const MultiHeadAttentionSizes& sizes) {
+  const auto message = [&](const MultiHeadAttentionConfig& sizes) {
     return message_of<ShapeError>([&] { (void)MultiHeadAttention<float>(sizes, random); });
   };
   CHECK(contains(message({.d_model = 24, .num_heads = 6, .num_kv_heads = 4}), "num_heads is 6"));

@@ -111,7 +111,7 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its
   using T = TestType;
   Random random(4);
   const Index d = 12;
-  const MultiHeadAttentionSizes sizes{.d_model = d, .num_heads = 4, .num_kv_heads = 2, .bias = true};
+  const MultiHeadAttentionConfig sizes{.d_model = d, .num_heads = 4, .num_kv_heads = 2, .bias = true};
   const Matrix<T> grad = random_gradient<T>(d, 5);
   Matrix<T> added = random_matrix<T>(7, 7, 6);
   for (const bool is_causal : {false, true}) {

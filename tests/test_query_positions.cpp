@@ -220,7 +220,7 @@ TEMPLATE_TEST_CASE(
       if (asker.functions) continue;
       CHECK(contains(
           message_of<ShapeError>([&] { AttentionBackwardPlan<T>(p.shape, p.options.mask, score); }), begin));
-      LayerShape layer{1, 2, 4, 4, 1, 4, 4};
+      MultiHeadAttentionShape layer{1, 2, 4, 4, 1, 4, 4};
       layer.kv_len = 5;
       layer.d_key = layer.d_value = 4;
       CHECK(contains(message_of<ShapeError>([&] { MultiHeadAttentionPlan<T>(layer, p.options.mask, score); }),

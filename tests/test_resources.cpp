@@ -287,7 +287,7 @@ TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch 
     Matrix<T> out(x.rows(), 24);
     Matrix<T> weights(s.query_rows() * s.num_heads, s.kv_len);
     Matrix<T> heads(x.rows(), 48);
-    LayerShape shape{s.batch_size, s.query_len, 24, 24, 4, 20, 12, 2};
+    MultiHeadAttentionShape shape{s.batch_size, s.query_len, 24, 24, 4, 20, 12, 2};
     shape.query_starts = s.query_starts;
     if (cross) {
       shape.kv_len = s.kv_len;
@@ -301,18 +301,18 @@ TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch 
         Executor* const executor = pool ? &*pool : nullptr;
         const MultiHeadAttentionPlan<T> plan(shape, own.mask, own.score, threads);
         const Workspace workspace(plan.workspace_bytes());
-        LayerTensors<T> tensors{view(x),
-                                view(layer.w_q),
-                                view(layer.w_k),
-                                view(layer.w_v),
-                                view(layer.w_o),
-                                mutable_view(out),
-                                {},
-                                {},
-                                view(layer.b_q),
-                                view(layer.b_k),
-                                view(layer.b_v),
-                                view(layer.b_o)};
+        MultiHeadAttentionTensors<T> tensors{view(x),
+                                             view(layer.w_q),
+                                             view(layer.w_k),
+                                             view(layer.w_v),
+                                             view(layer.w_o),
+                                             mutable_view(out),
+                                             {},
+                                             {},
+                                             view(layer.b_q),
+                                             view(layer.b_k),
+                                             view(layer.b_v),
+                                             view(layer.b_o)};
         if (cross) tensors.key_input = tensors.value_input = view(context);
         for (const bool looked_at : {false, true}) {
           if (looked_at) tensors.weights = mutable_view(weights);
@@ -360,7 +360,7 @@ TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives
   Workspace workspace(bytes + Workspace::alignment);
   std::memset(workspace.data(), 0xFF,
               bytes + Workspace::alignment);  // NaN wherever it is read before it is written
-  const LayerTensors<TestType> tensors{
+  const MultiHeadAttentionTensors<TestType> tensors{
       view(x), view(layer.w_q), view(layer.w_k), view(layer.w_v), view(layer.w_o), mutable_view(out), {}, {}};
   plan.check_tensors(tensors);
   const Counted run = count([&] { plan.run(tensors, workspace.data()); });

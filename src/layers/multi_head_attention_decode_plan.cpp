@@ -65,10 +65,10 @@ MultiHeadAttentionDecodePlan<T>::MultiHeadAttentionDecodePlan(const DecodeShape&
 }
 
 template <class T>
-void MultiHeadAttentionDecodePlan<T>::check_tensors(const LayerTensors<T>& tensors,
+void MultiHeadAttentionDecodePlan<T>::check_tensors(const MultiHeadAttentionTensors<T>& tensors,
                                                     const KvCache<T>& cache) const {
   detail::require_planned(cache.shape(), shape_.cache);
-  LayerShape shape;
+  MultiHeadAttentionShape shape;
   shape.batch_size = shape_.cache.batch_size;
   shape.seq_len = detail::new_tokens_of(tensors.x.rows, "x", shape_.cache, shape_.max_new_tokens);
   shape.d_in = shape_.d_in;
@@ -87,8 +87,8 @@ void MultiHeadAttentionDecodePlan<T>::check_tensors(const LayerTensors<T>& tenso
 }
 
 template <class T>
-void MultiHeadAttentionDecodePlan<T>::run(const LayerTensors<T>& tensors, KvCache<T>& cache, void* workspace,
-                                          Executor* executor) const noexcept {
+void MultiHeadAttentionDecodePlan<T>::run(const MultiHeadAttentionTensors<T>& tensors, KvCache<T>& cache,
+                                          void* workspace, Executor* executor) const noexcept {
   const Columns cols(shape_);
   const Index rows = tensors.x.rows;
   auto* next = static_cast<std::byte*>(workspace);

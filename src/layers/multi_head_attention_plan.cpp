@@ -30,7 +30,7 @@ struct Sizes {
   Index d_key;
   Index d_value;
 
-  explicit Sizes(const LayerShape& shape) noexcept {
+  explicit Sizes(const MultiHeadAttentionShape& shape) noexcept {
     const Index num_kv_heads = shape.num_kv_heads.value_or(shape.num_heads);
     rows = shape.rows();
     kv_rows = shape.kv_rows();
@@ -45,7 +45,7 @@ struct Sizes {
 
 }  // namespace
 
-AttentionShape attention_shape_of(const LayerShape& shape) {
+AttentionShape attention_shape_of(const MultiHeadAttentionShape& shape) {
   AttentionShape attention;
   attention.batch_size = shape.batch_size;
   attention.num_heads = shape.num_heads;
@@ -59,8 +59,8 @@ AttentionShape attention_shape_of(const LayerShape& shape) {
   return attention;
 }
 
-void detail::check_layer_tensors(const LayerShape& shape, const Mask& mask,
-                                 const UntypedLayerTensors& tensors) {
+void detail::check_layer_tensors(const MultiHeadAttentionShape& shape, const Mask& mask,
+                                 const UntypedMultiHeadAttentionTensors& tensors) {
   const Sizes sizes(shape);
   const Index num_kv_heads = shape.num_kv_heads.value_or(shape.num_heads);
   const auto sequences = [&](Index length, Index rows) {
@@ -112,7 +112,7 @@ void detail::check_layer_tensors(const LayerShape& shape, const Mask& mask,
 }
 
 template <class T>
-MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask,
+MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const MultiHeadAttentionShape& shape, const Mask& mask,
                                                   const ScoreOptions& options, Index threads)
     : shape_(shape), attention_(attention_shape_of(shape), mask, options, threads), threads_(threads) {
   require_positive(shape.d_in, "d_in");
@@ -152,7 +152,7 @@ MultiHeadAttentionPlan<T>::MultiHeadAttentionPlan(const LayerShape& shape, const
 }
 
 template <class T>
-void MultiHeadAttentionPlan<T>::run(const LayerTensors<T>& tensors, void* workspace,
+void MultiHeadAttentionPlan<T>::run(const MultiHeadAttentionTensors<T>& tensors, void* workspace,
                                     Executor* executor) const noexcept {
   const Sizes sizes(shape_);
   auto* next = static_cast<std::byte*>(workspace);

@@ -23,7 +23,7 @@
 namespace heed {
 
 /// The sizes of a layer's weights; each defaults to what the paper has.
-struct MultiHeadAttentionSizes {
+struct MultiHeadAttentionConfig {
   Index d_model = 0;
   Index num_heads = 1;
   std::optional<Index> num_kv_heads = std::nullopt;     // fewer: grouped heads (Ainslie et al. 2023)
@@ -107,7 +107,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   /// 0. bound defaults to sqrt(3 / rows), which gives projections the variance of their input. Throws
   /// ShapeError unless sizes are positive, d_model is a multiple of num_heads where no head_dim is given, and
   /// num_heads one of num_kv_heads, ArgumentError for more bytes than the machine has.
-  MultiHeadAttention(const MultiHeadAttentionSizes& sizes, Random& random, double bound = -1)
+  MultiHeadAttention(const MultiHeadAttentionConfig& sizes, Random& random, double bound = -1)
       : num_heads_(sizes.num_heads), num_kv_heads_(sizes.num_kv_heads.value_or(sizes.num_heads)) {
     require_heads();
     if (sizes.d_model < 1 || (!sizes.head_dim && sizes.d_model % num_heads_ != 0)) {
@@ -147,7 +147,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
 
   /// The same with square weights and no biases.
   MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1)
-      : MultiHeadAttention(MultiHeadAttentionSizes{.d_model = d_model, .num_heads = num_heads}, random,
+      : MultiHeadAttention(MultiHeadAttentionConfig{.d_model = d_model, .num_heads = num_heads}, random,
                            bound) {}
 
   /// The given weights; forward() checks that they fit each other and x.
@@ -298,7 +298,8 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                    Executor* executor = nullptr) const {
     require_scalar<X>();
     require_scalar<O>();
-    const LayerTensors<Scalar> tensors = detail::layer_tensors(view(x), projections(), mutable_view(out));
+    const MultiHeadAttentionTensors<Scalar> tensors =
+        detail::layer_tensors(view(x), projections(), mutable_view(out));
     plan.check_tensors(tensors, cache);
     plan.run(tensors, cache, workspace, executor);
   }

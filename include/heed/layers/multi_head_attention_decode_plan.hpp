@@ -42,12 +42,12 @@ class HEED_EXPORT MultiHeadAttentionDecodePlan {
   /// fit, and the cache is of the planned shape and has room for n tokens more; ArgumentError if out or heads
   /// overlaps another view, or weights, key_input or value_input is given. Allocates nothing unless it
   /// throws.
-  void check_tensors(const LayerTensors<T>& tensors, const KvCache<T>& cache) const;
+  void check_tensors(const MultiHeadAttentionTensors<T>& tensors, const KvCache<T>& cache) const;
 
   /// Appends the n tokens of x to the cache, and writes a row of out for each. The arguments are as
   /// check_tensors() wants them; workspace has workspace_bytes() bytes, aligned to Workspace::alignment. Runs
   /// on the calling thread, or on the executor's. Allocates nothing and locks nothing itself.
-  void run(const LayerTensors<T>& tensors, KvCache<T>& cache, void* workspace,
+  void run(const MultiHeadAttentionTensors<T>& tensors, KvCache<T>& cache, void* workspace,
            Executor* executor = nullptr) const noexcept;
 
  private:

@@ -50,8 +50,9 @@ struct ProjectionWeights {
 
 /// What self-attention reads and writes.
 template <class Scalar>
-LayerTensors<Scalar> layer_tensors(const MatrixView<const Scalar>& x, const ProjectionWeights<Scalar>& w,
-                                   const MatrixView<Scalar>& out) {
+MultiHeadAttentionTensors<Scalar> layer_tensors(const MatrixView<const Scalar>& x,
+                                                const ProjectionWeights<Scalar>& w,
+                                                const MatrixView<Scalar>& out) {
   return {x, w.w_q, w.w_k, w.w_v, w.w_o, out, {}, {}, w.b_q, w.b_k, w.b_v, w.b_o};
 }
 
@@ -66,8 +67,8 @@ struct LayerInputs {
 /// The sizes of the layer; throws ShapeError if the weights do not fit each other and the inputs, or cannot
 /// be split into heads.
 template <class Scalar>
-LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w, Index num_heads,
-                       const LayerOptions& options) {
+MultiHeadAttentionShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w,
+                                    Index num_heads, const LayerOptions& options) {
   const auto require_one = [](Index heads, const char* name) {
     if (heads < 1)
       throw_shape_error(std::string(name) + " is " + std::to_string(heads) + ", it must be at least 1");
@@ -120,7 +121,7 @@ LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
   batch.kv_starts = options.kv_starts;
   if (!cross && !options.kv_starts.empty())
     throw_argument_error("kv_starts is given, but keys and values come from x: query_starts says all");
-  LayerShape shape;
+  MultiHeadAttentionShape shape;
   shape.batch_size = batch_size_of(batch);
   shape.seq_len = query_length(in.x.rows, options.query_starts, shape.batch_size, "x");
   shape.query_starts = options.query_starts;
@@ -141,8 +142,8 @@ LayerShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Sc
 
 /// Scalars without kernels: the same steps with the loops of reference.hpp.
 template <class Scalar>
-void run_layer_on_loops(const LayerShape& shape, const LayerOptions& options,
-                        const LayerTensors<Scalar>& tensors) {
+void run_layer_on_loops(const MultiHeadAttentionShape& shape, const LayerOptions& options,
+                        const MultiHeadAttentionTensors<Scalar>& tensors) {
   const AttentionShape attention = attention_shape_of(shape);
   check_attention(attention, options.mask, options.score, scalar_type<Scalar>());
   check_layer_tensors(shape, options.mask, tensors);
@@ -169,9 +170,9 @@ template <class Scalar>
 [[gnu::noinline]] Matrix<Scalar> forward(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w,
                                          Index num_heads, const LayerOptions& options,
                                          MultiHeadAttentionResult<Scalar>* result) {
-  const LayerShape shape = layer_shape(in, w, num_heads, options);
+  const MultiHeadAttentionShape shape = layer_shape(in, w, num_heads, options);
   Matrix<Scalar> out(in.x.rows, w.w_o.cols);
-  LayerTensors<Scalar> tensors = layer_tensors(in.x, w, mutable_view(out));
+  MultiHeadAttentionTensors<Scalar> tensors = layer_tensors(in.x, w, mutable_view(out));
   if (in.key_input) {
     tensors.key_input = *in.key_input;
     tensors.value_input = *in.value_input;
@@ -207,7 +208,7 @@ template <class Scalar>
   own.num_kv_heads = cache.shape().num_kv_heads;
   if (!options.query_starts.empty())
     throw_argument_error("query_starts is given: with a cache, every sequence gets as many new tokens");
-  const LayerShape shape = layer_shape<Scalar>({x}, w, num_heads, own);
+  const MultiHeadAttentionShape shape = layer_shape<Scalar>({x}, w, num_heads, own);
   Matrix<Scalar> out(x.rows, w.w_o.cols);
   check_layer_tensors(shape, Mask(), layer_tensors(x, w, mutable_view(out)));
   Matrix<Scalar> query(x.rows, w.w_q.cols);

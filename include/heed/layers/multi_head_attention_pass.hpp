@@ -160,8 +160,8 @@ class MultiHeadAttentionPass {
     return own;
   }
 
-  LayerShape shape_of(const MultiHeadAttention<Scalar>& layer, Index rows,
-                      std::optional<Index> kv_rows) const {
+  MultiHeadAttentionShape shape_of(const MultiHeadAttention<Scalar>& layer, Index rows,
+                                   std::optional<Index> kv_rows) const {
     if (rows < 0 || kv_rows.value_or(0) < 0)
       throw_shape_error("a pass for " + std::to_string((std::min)(rows, kv_rows.value_or(0))) + " rows");
     // Sizes alone: nothing is read.
@@ -216,8 +216,8 @@ class MultiHeadAttentionPass {
   void check_inputs(const MultiHeadAttention<Scalar>& layer, const ConstView& x, const ConstView& key_input,
                     const ConstView& value_input) {
     const detail::ProjectionWeights<Scalar> w = layer.projections();
-    LayerTensors<Scalar> tensors{x,  w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out_),
-                                 {}, {},    w.b_q, w.b_k, w.b_v, w.b_o};
+    MultiHeadAttentionTensors<Scalar> tensors{x,  w.w_q, w.w_k, w.w_v, w.w_o, mutable_view(out_),
+                                              {}, {},    w.b_q, w.b_k, w.b_v, w.b_o};
     if (shape_.is_cross()) {
       tensors.key_input = key_input;
       tensors.value_input = value_input;
@@ -342,7 +342,7 @@ class MultiHeadAttentionPass {
 
   bool forward_done_ = false;
   LayerOptions options_;
-  LayerShape shape_;
+  MultiHeadAttentionShape shape_;
   AttentionShape attention_;
   Index threads_;
   OwnPlans plans_;

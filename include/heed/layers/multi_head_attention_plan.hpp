@@ -18,7 +18,7 @@
 namespace heed {
 
 /// The sizes of one layer. Sequences of equal length are stacked in the rows of x.
-struct LayerShape {
+struct MultiHeadAttentionShape {
   Index batch_size = 1;
   Index seq_len = 0;  // of one sequence; of the longest one in a ragged batch
   Index d_in = 0;     // columns of x
@@ -50,7 +50,7 @@ struct LayerShape {
 
 /// What one run reads and writes. What is left empty is not there, or not wanted.
 template <class T>
-struct LayerTensors {
+struct MultiHeadAttentionTensors {
   MatrixView<const T> x;         // (batch_size * seq_len) x d_in
   MatrixView<const T> w_q;       // d_in x (num_heads * head_dim)
   MatrixView<const T> w_k;       // d_in (cross: d_key) x (num_kv_heads * head_dim)
@@ -68,21 +68,22 @@ struct LayerTensors {
 };
 
 /// The attention inside a layer.
-HEED_EXPORT AttentionShape attention_shape_of(const LayerShape& shape);
+HEED_EXPORT AttentionShape attention_shape_of(const MultiHeadAttentionShape& shape);
 
 namespace detail {
 
-struct UntypedLayerTensors {
+struct UntypedMultiHeadAttentionTensors {
   UntypedView x, w_q, w_k, w_v, w_o, out, weights, heads, b_q, b_k, b_v, b_o, key_input, value_input;
 };
-HEED_EXPORT void check_layer_tensors(const LayerShape& shape, const Mask& mask,
-                                     const UntypedLayerTensors& tensors);
+HEED_EXPORT void check_layer_tensors(const MultiHeadAttentionShape& shape, const Mask& mask,
+                                     const UntypedMultiHeadAttentionTensors& tensors);
 
 }  // namespace detail
 
 /// Throws ShapeError for a view of the wrong size, ArgumentError if one that is written overlaps another one.
 template <class T>
-void check_layer_tensors(const LayerShape& shape, const Mask& mask, const LayerTensors<T>& tensors) {
+void check_layer_tensors(const MultiHeadAttentionShape& shape, const Mask& mask,
+                         const MultiHeadAttentionTensors<T>& tensors) {
   detail::check_layer_tensors(
       shape, mask,
       {untyped(tensors.x), untyped(tensors.w_q), untyped(tensors.w_k), untyped(tensors.w_v),
@@ -101,29 +102,30 @@ class HEED_EXPORT MultiHeadAttentionPlan {
  public:
   /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes,
   /// mask or options make no sense.
-  explicit MultiHeadAttentionPlan(const LayerShape& shape, const Mask& mask = {},
+  explicit MultiHeadAttentionPlan(const MultiHeadAttentionShape& shape, const Mask& mask = {},
                                   const ScoreOptions& options = {}, Index threads = 1);
 
-  const LayerShape& shape() const noexcept { return shape_; }
+  const MultiHeadAttentionShape& shape() const noexcept { return shape_; }
 
   /// Scratch memory of one run, exact: query, key, value and heads, and the tiles of each thread.
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
   /// Throws as check_layer_tensors does.
-  void check_tensors(const LayerTensors<T>& tensors) const {
+  void check_tensors(const MultiHeadAttentionTensors<T>& tensors) const {
     check_layer_tensors(shape_, attention_.mask(), tensors);
   }
 
   /// Runs on the calling thread, or on the executor's, as many tasks at once as the plan has threads. The
   /// tensors are as check_tensors() wants them; workspace has workspace_bytes() bytes, aligned to
   /// Workspace::alignment, and serves one run at a time. Allocates nothing and locks nothing itself.
-  void run(const LayerTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
+  void run(const MultiHeadAttentionTensors<T>& tensors, void* workspace,
+           Executor* executor = nullptr) const noexcept;
 
   /// The steps, the attention's plan and the bytes of the workspace: lines for people, the words may change.
   std::string to_string() const;
 
  private:
-  LayerShape shape_;
+  MultiHeadAttentionShape shape_;
   AttentionPlan<T> attention_;
   std::size_t buffer_bytes_;  // of query, key, value and heads, each on a cache line of its own
   std::size_t workspace_bytes_;

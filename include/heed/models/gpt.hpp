@@ -77,7 +77,7 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
     if (config.positions == PositionKind::rotary) rotary_.emplace(d / config.num_heads, config.context);
     if (config.positions == PositionKind::learned)
       positions = detail::uniform_matrix<Scalar>(config.context, d, random, kBound);
-    MultiHeadAttentionSizes sizes{.d_model = d, .num_heads = config.num_heads};
+    MultiHeadAttentionConfig sizes{.d_model = d, .num_heads = config.num_heads};
     sizes.num_kv_heads = config.num_kv_heads;
     sizes.bias = config.bias;
     for (Index l = 0; l < config.num_layers; ++l) {
