@@ -78,11 +78,11 @@ class Problem {
         logsumexp_.resize(query_.rows(), cell.heads);
       }
       if (cell.decodes()) {
-        KvCacheShape kept{.batch_size = cell.batch,
-                          .num_kv_heads = cell.kv_heads,
-                          .head_dim = cell.head_dim,
-                          .value_dim = cell.value_dim,
-                          .capacity = cell.kv_len};
+        KvCacheOptions kept{.batch_size = cell.batch,
+                            .num_kv_heads = cell.kv_heads,
+                            .head_dim = cell.head_dim,
+                            .value_dim = cell.value_dim,
+                            .capacity = cell.kv_len};
         cache_.emplace(kept).append(key_, value_);
         kept.storage = KvStorage::bfloat16;
         if constexpr (sizeof(T) == 4) narrow_cache_.emplace(kept).append(key_, value_);

@@ -56,7 +56,7 @@ std::vector<float> described(const KvCache<float>& cache) {
   return all;
 }
 
-const KvCacheShape kShape{.batch_size = 2, .num_kv_heads = 2, .head_dim = 4, .value_dim = 4, .capacity = 9};
+const KvCacheOptions kShape{.batch_size = 2, .num_kv_heads = 2, .head_dim = 4, .value_dim = 4, .capacity = 9};
 
 std::unique_ptr<KvCache<float>> filled_cache() {
   auto cache = std::make_unique<KvCache<float>>(kShape);

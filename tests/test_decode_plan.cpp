@@ -21,7 +21,7 @@ using namespace heed::test;
 
 struct Case {
   const char* name;
-  KvCacheShape cache;
+  KvCacheOptions cache;
   Index num_heads;
   Index max_new_tokens;
   std::vector<Index> steps;  // new tokens of each
@@ -31,16 +31,16 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  const KvCacheShape plain{.num_kv_heads = 2, .head_dim = 8, .value_dim = 12, .capacity = 700};
+  const KvCacheOptions plain{.num_kv_heads = 2, .head_dim = 8, .value_dim = 12, .capacity = 700};
   const auto with = [&](auto change) {
-    KvCacheShape shape = plain;
+    KvCacheOptions shape = plain;
     change(shape);
     return shape;
   };
-  const KvCacheShape ring = with([](KvCacheShape& s) { s.capacity = 60, s.ring = true; });
-  const KvCacheShape grouped = with([](KvCacheShape& s) { s.num_kv_heads = 1; });
-  const KvCacheShape batch = with([](KvCacheShape& s) { s.batch_size = 3; });
-  const KvCacheShape half = with([](KvCacheShape& s) { s.storage = KvStorage::float16; });
+  const KvCacheOptions ring = with([](KvCacheOptions& s) { s.capacity = 60, s.ring = true; });
+  const KvCacheOptions grouped = with([](KvCacheOptions& s) { s.num_kv_heads = 1; });
+  const KvCacheOptions batch = with([](KvCacheOptions& s) { s.batch_size = 3; });
+  const KvCacheOptions half = with([](KvCacheOptions& s) { s.storage = KvStorage::float16; });
   ScoreOptions rotary;
   rotary.rotary = Rotary(6, 700);
   ScoreOptions all = rotary;
@@ -239,9 +239,9 @@ TEST_CASE("a prompt longer than the parts it is read in has the bits of one pass
 }
 
 TEST_CASE("plans over a cache refuse what holds for one length only, and what does not fit") {
-  const KvCacheShape shape{.num_kv_heads = 2, .head_dim = 8, .value_dim = 8, .capacity = 20};
+  const KvCacheOptions shape{.num_kv_heads = 2, .head_dim = 8, .value_dim = 8, .capacity = 20};
   const auto refused = [&](const Mask& mask, Index new_tokens, bool ring = false) {
-    KvCacheShape own = shape;
+    KvCacheOptions own = shape;
     own.ring = ring;
     return message_of<Error>([&] { CachedAttentionPlan<float>(own, 2, new_tokens, mask); });
   };
@@ -269,7 +269,7 @@ TEST_CASE("plans over a cache refuse what holds for one length only, and what do
   CHECK(contains(checked(x.topRows(1), cache), "out is 2 x 16"));
   CHECK(contains(checked(x.topLeftCorner(2, 8), cache), "query is 2 x 8"));
   CHECK(checked(x.topRows(2), cache) == "nothing");
-  KvCacheShape longer = shape;
+  KvCacheOptions longer = shape;
   longer.capacity = 21;
   CHECK(contains(checked(x.topRows(2), KvCache<float>(longer)), "is not the one that was planned for"));
 
@@ -291,7 +291,7 @@ TEST_CASE("plans over a cache refuse what holds for one length only, and what do
 }
 
 TEST_CASE("a plan for any number of threads has the memory of as many as can be") {
-  const KvCacheShape cache{1, 1, 4, 4, 16, KvStorage::same, false};
+  const KvCacheOptions cache{1, 1, 4, 4, 16, KvStorage::same, false};
   const CachedAttentionPlan<float> one(cache, 1);
   const CachedAttentionPlan<float> many(cache, 1, 1, causal(), {}, Index{1} << 58);
   CHECK(many.workspace_bytes() > one.workspace_bytes());

@@ -260,12 +260,12 @@ TEST_CASE("every other integer of attention may be anything") {
       TopWeights<double> top(a);
       (void)observe_attention(x, x, x, {}, {&top});
     }));
-    Index KvCacheShape::*const sizes[] = {&KvCacheShape::batch_size, &KvCacheShape::num_kv_heads,
-                                          &KvCacheShape::head_dim, &KvCacheShape::value_dim,
-                                          &KvCacheShape::capacity};
-    for (Index KvCacheShape::*const size : sizes) {
+    Index KvCacheOptions::*const sizes[] = {&KvCacheOptions::batch_size, &KvCacheOptions::num_kv_heads,
+                                            &KvCacheOptions::head_dim, &KvCacheOptions::value_dim,
+                                            &KvCacheOptions::capacity};
+    for (Index KvCacheOptions::*const size : sizes) {
       for (const bool ring : {false, true}) {
-        KvCacheShape shape{1, 1, 4, 4, 8, KvStorage::same, ring};
+        KvCacheOptions shape{1, 1, 4, 4, 8, KvStorage::same, ring};
         shape.*size = a;
         CHECK_FALSE(ends_well([&] { KvCache<double> too_large(shape); }));
       }

@@ -15,7 +15,7 @@ using namespace heed::test;
 /// 300 tokens end in the second tile of float and the third of double; heads share keys; odd sizes.
 const AttentionShape kShape{1, 4, 2, 300, 300, 20, 13};
 
-KvCacheShape cache_shape(const AttentionShape& s, KvStorage storage = KvStorage::same) {
+KvCacheOptions cache_shape(const AttentionShape& s, KvStorage storage = KvStorage::same) {
   return {s.batch_size, s.num_kv_heads, s.head_dim, s.value_dim, s.kv_len, storage, false};
 }
 
@@ -303,7 +303,7 @@ TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass"
       AttentionOptions options = heads_of(s, causal() & window(left, 0));
       options.num_kv_heads = s.num_kv_heads;
       const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options);
-      KvCacheShape ring = cache_shape(s);
+      KvCacheOptions ring = cache_shape(s);
       ring.capacity = capacity;
       ring.ring = true;
       KvCache<TestType> cache(ring);
@@ -370,7 +370,7 @@ TEMPLATE_TEST_CASE("a ring can be truncated as far as its tokens are there, and 
   for (const Index capacity : {Index{100}, Index{256}, Index{300}}) {
     AttentionOptions options = heads_of(s, causal() & window(capacity - 1, 0));
     const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options);
-    KvCacheShape shape = cache_shape(s);
+    KvCacheOptions shape = cache_shape(s);
     shape.capacity = capacity;
     shape.ring = true;
     for (const Index length : {Index{90}, Index{257}, Index{513}, Index{769}, Index{1025}, Index{1390}}) {
@@ -546,7 +546,7 @@ TEST_CASE("what does not fit a cache is an error that names the sizes, before an
                  }),
                  "kv_starts is given"));
 
-  const auto impossible = [](const KvCacheShape& shape) {
+  const auto impossible = [](const KvCacheOptions& shape) {
     return message_of<ShapeError>([&] { KvCache<float> none(shape); });
   };
   CHECK(contains(impossible({-1, 1, 1, 1, 1}), "batch_size is -1"));

@@ -16,7 +16,7 @@ using detail::count_of;
 namespace {
 
 /// The longest that a run can be.
-AttentionShape longest_shape(const KvCacheShape& cache, Index num_heads, Index max_new_tokens) {
+AttentionShape longest_shape(const KvCacheOptions& cache, Index num_heads, Index max_new_tokens) {
   detail::require_positive(max_new_tokens, "max_new_tokens");
   if (max_new_tokens > cache.capacity) {
     throw_shape_error("max_new_tokens is " + std::to_string(max_new_tokens) +
@@ -34,7 +34,7 @@ AttentionShape longest_shape(const KvCacheShape& cache, Index num_heads, Index m
 }
 
 /// The mask with the queries at the last tokens.
-Mask for_any_length(const Mask& mask, const KvCacheShape& cache, Index max_new_tokens) {
+Mask for_any_length(const Mask& mask, const KvCacheOptions& cache, Index max_new_tokens) {
   if (!mask.matrices().empty()) {
     throw_argument_error(
         std::string("the mask has a ") + name_of(mask.matrices().front().kind) +
@@ -53,7 +53,7 @@ Mask for_any_length(const Mask& mask, const KvCacheShape& cache, Index max_new_t
 
 }  // namespace
 
-Index detail::new_tokens_of(Index rows, const char* name, const KvCacheShape& cache, Index max_new_tokens) {
+Index detail::new_tokens_of(Index rows, const char* name, const KvCacheOptions& cache, Index max_new_tokens) {
   const Index tokens = per_sequence(rows, cache.batch_size, name);
   if (tokens > max_new_tokens) {
     throw_shape_error(std::string(name) + " has " + count_of(rows, "row") + ", " + std::to_string(tokens) +
@@ -62,9 +62,9 @@ Index detail::new_tokens_of(Index rows, const char* name, const KvCacheShape& ca
   return tokens;
 }
 
-void detail::require_planned(const KvCacheShape& cache, const KvCacheShape& planned) {
+void detail::require_planned(const KvCacheOptions& cache, const KvCacheOptions& planned) {
   if (cache == planned) return;
-  const auto text = [](const KvCacheShape& shape) {
+  const auto text = [](const KvCacheOptions& shape) {
     return count_of(shape.batch_size, "sequence") + ", " + count_of(shape.num_kv_heads, "key/value head") +
            " of " + std::to_string(shape.head_dim) + " and " + std::to_string(shape.value_dim) +
            ", capacity " + std::to_string(shape.capacity) + (shape.ring ? ", a ring" : "") +
@@ -75,8 +75,9 @@ void detail::require_planned(const KvCacheShape& cache, const KvCacheShape& plan
 }
 
 template <class T>
-CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheShape& cache, Index num_heads, Index max_new_tokens,
-                                            const Mask& mask, const ScoreOptions& options, Index threads)
+CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheOptions& cache, Index num_heads,
+                                            Index max_new_tokens, const Mask& mask,
+                                            const ScoreOptions& options, Index threads)
     : cache_(cache),
       plan_(longest_shape(cache, num_heads, max_new_tokens), for_any_length(mask, cache, max_new_tokens),
             options, threads) {

@@ -29,14 +29,14 @@ kernels::Storage kernel_storage(KvStorage storage) {
 }
 
 /// In a ring the newest and the oldest tile are both there in part.
-Index tiles_of(const KvCacheShape& shape, Index key_tile) {
+Index tiles_of(const KvCacheOptions& shape, Index key_tile) {
   return (shape.capacity + key_tile - 1) / key_tile + (shape.ring ? 1 : 0);
 }
 
 }  // namespace
 
 template <class T>
-std::uint64_t KvCache<T>::bytes_of(const KvCacheShape& shape) {
+std::uint64_t KvCache<T>::bytes_of(const KvCacheOptions& shape) {
   detail::require_not_negative(shape.batch_size, "batch_size");
   detail::require_positive(shape.num_kv_heads, "num_kv_heads");
   detail::require_positive(shape.head_dim, "head_dim");
@@ -61,7 +61,7 @@ std::uint64_t KvCache<T>::bytes_of(const KvCacheShape& shape) {
 }
 
 template <class T>
-KvCache<T>::KvCache(const KvCacheShape& shape) : shape_(shape) {
+KvCache<T>::KvCache(const KvCacheOptions& shape) : shape_(shape) {
   const std::uint64_t bytes = bytes_of(shape);
   detail::require_memory(bytes, [&] {
     return "a cache of " + count_of(shape.batch_size, "sequence") + " with " +
@@ -295,7 +295,7 @@ detail::CacheView KvCache<T>::cache_view() const noexcept {
 template <class T>
 AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache, Index appended,
                                     AttentionOptions& options) {
-  const KvCacheShape& kept = cache.shape();
+  const KvCacheOptions& kept = cache.shape();
   std::vector<Index> lengths = cache.lengths();
   for (Index& length : lengths) length += appended;
   if (options.num_kv_heads && *options.num_kv_heads != kept.num_kv_heads) {

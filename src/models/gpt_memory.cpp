@@ -117,10 +117,10 @@ std::uint64_t detail::gpt_decoder_bytes(const GptConfig& config, Index threads) 
   require_positive(threads, "threads");
   const Index d = config.d_model;
   const Index head_dim = d / config.num_heads;
-  const KvCacheShape cache{.num_kv_heads = config.kv_heads(),
-                           .head_dim = head_dim,
-                           .value_dim = head_dim,
-                           .capacity = config.context};
+  const KvCacheOptions cache{.num_kv_heads = config.kv_heads(),
+                             .head_dim = head_dim,
+                             .value_dim = head_dim,
+                             .capacity = config.context};
   const Index rows = std::min(kDecoderRows, config.context);
   const auto matrices = [](std::uint64_t count, Index height, Index cols) {
     return times_bytes(count, matrix_bytes(sizeof(Scalar), height, cols));

@@ -241,7 +241,7 @@ void check_cache(FuzzedDraw& draw) {
     const Index pairs = table_size();
     const Rotary rotary(std::clamp<Index>(pairs, -9, std::numeric_limits<Index>::max() / 2) * 2, table_size(),
                         rotary_options);
-    KvCacheShape shape;
+    KvCacheOptions shape;
     shape.batch_size = small();
     shape.num_kv_heads = small();
     shape.head_dim = small();

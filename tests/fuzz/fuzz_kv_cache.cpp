@@ -105,7 +105,7 @@ void check_plan(FuzzedDraw& draw, const Problem& p, const KvCache<T>& cache, con
     plan.run(view(in.query), cache, mutable_view(out), workspace.data());
   } catch (const ShapeError& error) {
     const std::vector<Index>& lengths = cache.lengths();
-    const KvCacheShape& shape = cache.shape();
+    const KvCacheOptions& shape = cache.shape();
     const bool too_few =
         std::any_of(lengths.begin(), lengths.end(), [&](Index n) { return n < p.shape.query_len; });
     const bool lacks = shape.ring && (p.window.left == unlimited || p.window.left > shape.capacity - tokens);
@@ -120,7 +120,7 @@ template <class T>
 void check_cache(FuzzedDraw& draw) {
   static ThreadPool pool(2);
   Problem p = draw.problem(draw.pick({1000, 10000, 60000}));
-  KvCacheShape shape;
+  KvCacheOptions shape;
   shape.batch_size = p.shape.batch_size;
   shape.num_kv_heads = p.shape.num_kv_heads;
   shape.head_dim = p.shape.head_dim;

@@ -34,11 +34,11 @@ class HEED_EXPORT CachedAttentionPlan {
   /// Makes the rotary's table, for the whole capacity. Throws ShapeError or ArgumentError if sizes or options
   /// make no sense, the mask has a matrix, kv_lengths or another place for the queries, the capacity holds
   /// fewer than max_new_tokens, or, for a ring, unless window left + max_new_tokens <= capacity.
-  explicit CachedAttentionPlan(const KvCacheShape& cache, Index num_heads, Index max_new_tokens = 1,
+  explicit CachedAttentionPlan(const KvCacheOptions& cache, Index num_heads, Index max_new_tokens = 1,
                                const Mask& mask = causal(), const ScoreOptions& options = {},
                                Index threads = 1);
 
-  const KvCacheShape& cache_shape() const noexcept { return cache_; }
+  const KvCacheOptions& cache_shape() const noexcept { return cache_; }
   Index num_heads() const noexcept { return plan_.shape().num_heads; }
   Index max_new_tokens() const noexcept { return plan_.shape().query_len; }
 
@@ -60,7 +60,7 @@ class HEED_EXPORT CachedAttentionPlan {
            void* workspace, Executor* executor = nullptr) const noexcept;
 
  private:
-  KvCacheShape cache_;
+  KvCacheOptions cache_;
   AttentionPlan<T> plan_;
 };
 
@@ -71,11 +71,11 @@ namespace detail {
 
 /// How many tokens of each sequence `rows` rows are. Throws ShapeError if they are more than max_new_tokens,
 /// or no multiple of the sequences.
-HEED_EXPORT Index new_tokens_of(Index rows, const char* name, const KvCacheShape& cache,
+HEED_EXPORT Index new_tokens_of(Index rows, const char* name, const KvCacheOptions& cache,
                                 Index max_new_tokens);
 
 /// Throws ShapeError unless the cache is of the shape that was planned for.
-HEED_EXPORT void require_planned(const KvCacheShape& cache, const KvCacheShape& planned);
+HEED_EXPORT void require_planned(const KvCacheOptions& cache, const KvCacheOptions& planned);
 
 }  // namespace detail
 

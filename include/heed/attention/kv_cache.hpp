@@ -30,7 +30,7 @@ namespace heed {
 /// in float.
 enum class KvStorage { same, bfloat16, float16 };
 
-struct KvCacheShape {
+struct KvCacheOptions {
   Index batch_size = 1;
   Index num_kv_heads = 1;
   Index head_dim = 0;
@@ -41,7 +41,7 @@ struct KvCacheShape {
   /// window(left, right), and window left + number of queries <= capacity.
   bool ring = false;
 
-  bool operator==(const KvCacheShape&) const = default;
+  bool operator==(const KvCacheOptions&) const = default;
 };
 
 template <class T>
@@ -57,7 +57,7 @@ class HEED_EXPORT KvCache {
  public:
   /// Throws ShapeError if a size is negative or a head size below 1, ArgumentError for 16-bit storage of
   /// double, and, before any memory is taken, for more bytes than the machine has.
-  explicit KvCache(const KvCacheShape& shape);
+  explicit KvCache(const KvCacheOptions& shape);
   KvCache(const KvCache& other);  // copies the tokens that are there, not the whole capacity
   KvCache& operator=(const KvCache& other);
   KvCache(KvCache&&) noexcept = default;
@@ -65,9 +65,9 @@ class HEED_EXPORT KvCache {
 
   /// Returns the bytes of keys and values of such a cache, which nothing is taken for; the largest number if
   /// no other holds them. Throws as the constructor does for sizes that make no sense.
-  static std::uint64_t bytes_of(const KvCacheShape& shape);
+  static std::uint64_t bytes_of(const KvCacheOptions& shape);
 
-  const KvCacheShape& shape() const noexcept { return shape_; }
+  const KvCacheOptions& shape() const noexcept { return shape_; }
 
   /// Tokens that a sequence has had, those that a ring has let go included.
   Index kv_len(Index sequence = 0) const;
@@ -132,7 +132,7 @@ class HEED_EXPORT KvCache {
   std::byte* keys_of(Index sequence, Index head) const noexcept;
   std::byte* values_of(Index sequence, Index head) const noexcept;
 
-  KvCacheShape shape_;
+  KvCacheOptions shape_;
   Index tiles_ = 0;  // of each head
   Index key_tile_ = 0;
   std::size_t key_tile_bytes_ = 0;

@@ -276,7 +276,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   /// A plan for decode_into(): up to max_new_tokens tokens of each sequence at a time, against caches as
   /// make_cache() makes them. Of the options it takes mask, score and the executor's number of threads.
   /// Throws as the plan's constructor does, ArgumentError if query_starts is given.
-  MultiHeadAttentionDecodePlan<Scalar> decode_plan(const KvCacheShape& cache, Index max_new_tokens = 1,
+  MultiHeadAttentionDecodePlan<Scalar> decode_plan(const KvCacheOptions& cache, Index max_new_tokens = 1,
                                                    const LayerOptions& options = {}) const {
     if (!options.query_starts.empty())
       throw_argument_error("query_starts is given: with a cache, every sequence gets as many new tokens");

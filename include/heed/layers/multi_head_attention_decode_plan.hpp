@@ -14,7 +14,7 @@ namespace heed {
 
 /// The sizes of a layer that decodes.
 struct DecodeShape {
-  KvCacheShape
+  KvCacheOptions
       cache;  // of all caches that it will run on: sequences, key/value heads and their sizes, capacity
   Index num_heads = 1;       // a multiple of the cache's
   Index d_in = 0;            // columns of x

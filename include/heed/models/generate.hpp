@@ -126,11 +126,11 @@ class GptDecoder {
         detail::plus_bytes(gpt_bytes<Scalar>(config), gpt_decoder_bytes<Scalar>(config, threads())),
         "with the keys and values of a whole context, a GPT", config);
     const MultiHeadAttention<Scalar>& attention = model_.blocks.front().attention;
-    const KvCacheShape cache{.batch_size = 1,
-                             .num_kv_heads = attention.num_kv_heads(),
-                             .head_dim = attention.head_dim(),
-                             .value_dim = attention.value_dim(),
-                             .capacity = context()};
+    const KvCacheOptions cache{.batch_size = 1,
+                               .num_kv_heads = attention.num_kv_heads(),
+                               .head_dim = attention.head_dim(),
+                               .value_dim = attention.value_dim(),
+                               .capacity = context()};
     return attention.decode_plan(cache, max_rows_, model_.attention_options(1, executor_));
   }
 
