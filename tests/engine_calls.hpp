@@ -109,7 +109,7 @@ struct EngineCalls {
          [] {
            (void)MultiHeadAttentionPlan<float>({1, 6, 8, 8, 2, 4, 4});
          }},
-        {"MultiHeadAttentionPass", [this] { (void)MultiHeadAttentionPass<float>(layer, 6); }},
+        {"MultiHeadAttentionTape", [this] { (void)MultiHeadAttentionTape<float>(layer, 6); }},
         {"verify_causal", [this] { (void)verify_causal(layer, x); }},
         {"matrix_product", [this] { (void)matrix_product(x, square); }},
         {"product_workspace_bytes", [] { (void)product_workspace_bytes<float>(0, 0, 0); }},

@@ -146,10 +146,10 @@ void call_layers(heed::Executor& pool) {
                                   {.mask = heed::causal(), .num_heads = 4, .num_kv_heads = 2}));
   cache.truncate(0, 3);
   show("tokens in the cache", static_cast<double>(cache.kv_len()));
-  heed::MultiHeadAttentionPass<float> pass(layer, 70, options);
-  pass.forward(layer, x);
+  heed::MultiHeadAttentionTape<float> tape(layer, 70, options);
+  tape.forward(layer, x);
   auto gradients = heed::zeros_like(layer);
-  show_matrix("gradient of x", pass.backward(layer, x, x, gradients));
+  show_matrix("gradient of x", tape.backward(layer, x, x, gradients));
   show_matrix("function",
               heed::multi_head_attention(x, layer.w_q, layer.w_q, layer.w_q, layer.w_o, 4, heed::causal()));
   show("is causal", heed::verify_causal(layer, x).passed ? 1 : 0);

@@ -48,9 +48,9 @@ void embedding_of_short() {
 void attention_of_unsigned() {
   MultiHeadAttention<unsigned>(8, 2, random_numbers);
 }
-// refused: heed::MultiHeadAttentionPass<char>
+// refused: heed::MultiHeadAttentionTape<char>
 void pass_of_char(MultiHeadAttention<char>& layer) {
-  MultiHeadAttentionPass<char>(layer, 8);
+  MultiHeadAttentionTape<char>(layer, 8);
 }
 // refused: heed::SinusoidalPositions<long long int>|heed::SinusoidalPositions<long long>
 void positions_of_long_long() {

@@ -141,7 +141,7 @@ TEST_CASE("starts of any size are those of the rows, or an exception") {
         LayerOptions own;
         own.query_starts = starts;
         CHECK(ends_well([&] { (void)layer.forward(x, own); }) == right);
-        ends_well([&] { MultiHeadAttentionPass<double>(layer, 3, own); });
+        ends_well([&] { MultiHeadAttentionTape<double>(layer, 3, own); });
       }
     }
   }
@@ -208,7 +208,7 @@ TEST_CASE("every other integer of attention may be anything") {
     ends_well([&] { (void)scaled_dot_product_attention(x, x, x, {.batch_size = a}); });
     ends_well([&] { (void)layer.forward(x, LayerOptions{.batch_size = a}); });
     ends_well([&] { (void)layer.forward(x, LayerOptions{.num_kv_heads = a}); });
-    ends_well([&] { MultiHeadAttentionPass<double>(layer, a, {}, a); });
+    ends_well([&] { MultiHeadAttentionTape<double>(layer, a, {}, a); });
     ends_well([&] { (void)cache.kv_len(a); });
     ends_well([&] { cache.fork().append_to(a, x, x); });
     ends_well([&] { cache.fork().copy_sequence(a, 0); });

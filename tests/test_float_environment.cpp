@@ -15,7 +15,7 @@
 #include "heed/core/float_environment.hpp"
 #include "heed/layers/feed_forward.hpp"
 #include "heed/layers/loss.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -104,9 +104,9 @@ std::vector<T> results(Executor* executor) {
   layer_options.executor = executor;
   keep(layer.forward(x, layer_options));
   MultiHeadAttention<T> layer_grads = zeros_like(layer);
-  MultiHeadAttentionPass<T> pass(layer, 300, layer_options);
-  pass.forward(layer, x);
-  keep(pass.backward(layer, x, small, layer_grads));
+  MultiHeadAttentionTape<T> tape(layer, 300, layer_options);
+  tape.forward(layer, x);
+  keep(tape.backward(layer, x, small, layer_grads));
   keep(layer_grads.w_q);
   keep(layer_norm<T>(128).forward(x, executor));
   keep(activate(Activation::gelu, small, executor));

@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "heed/layers/feed_forward.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "heed/layers/norm.hpp"
 #include "helpers.hpp"
 
@@ -45,15 +45,15 @@ struct Case {
   Matrix<T> forward(const MultiHeadAttention<T>& own) const {
     return kv_rows ? own.forward(x, key_input, value_input, options) : own.forward(x, options);
   }
-  const Matrix<T>& forward(MultiHeadAttentionPass<T>& pass, const MultiHeadAttention<T>& own) const {
-    return kv_rows ? pass.forward(own, x, key_input, value_input) : pass.forward(own, x);
+  const Matrix<T>& forward(MultiHeadAttentionTape<T>& tape, const MultiHeadAttention<T>& own) const {
+    return kv_rows ? tape.forward(own, x, key_input, value_input) : tape.forward(own, x);
   }
-  void backward(MultiHeadAttentionPass<T>& pass, const MultiHeadAttention<T>& own,
+  void backward(MultiHeadAttentionTape<T>& tape, const MultiHeadAttention<T>& own,
                 MultiHeadAttention<T>& grads) const {
     if (kv_rows) {
-      pass.backward(own, x, key_input, value_input, grad_out, grads);
+      tape.backward(own, x, key_input, value_input, grad_out, grads);
     } else {
-      pass.backward(own, x, grad_out, grads);
+      tape.backward(own, x, grad_out, grads);
     }
   }
 };
@@ -104,16 +104,16 @@ void for_each_case(const std::function<void(Case<T>&)>& f) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a pass forward has the bits of the layer, and its gradients are those of the loss", "",
+TEMPLATE_TEST_CASE("a tape's forward has the bits of the layer, and its gradients are those of the loss", "",
                    double, long double) {
   using T = TestType;
   for_each_case<T>([](Case<T>& c) {
     MultiHeadAttention<T> layer = c.layer();
-    MultiHeadAttentionPass<T> pass(layer, c.rows, c.options, c.kv_rows);
+    MultiHeadAttentionTape<T> tape(layer, c.rows, c.options, c.kv_rows);
     MultiHeadAttention<T> grads = zeros_like(layer);
     // Not as bytes: a long double has some that mean nothing.
-    CHECK(c.forward(pass, layer) == c.forward(layer));
-    c.backward(pass, layer, grads);
+    CHECK(c.forward(tape, layer) == c.forward(layer));
+    c.backward(tape, layer, grads);
 
     double worst = 0;
     const auto check = [&](T& number, T grad, double largest) {
@@ -145,14 +145,14 @@ TEMPLATE_TEST_CASE("a pass forward has the bits of the layer, and its gradients 
     check_all(layer.b_q, grads.b_q);
     check_all(layer.b_v, grads.b_v);
     check_all(layer.b_o, grads.b_o);
-    check_all(c.x, pass.grad_x());
-    check_all(c.key_input, pass.grad_key_input());
-    check_all(c.value_input, pass.grad_value_input());
+    check_all(c.x, tape.grad_x());
+    check_all(c.key_input, tape.grad_key_input());
+    check_all(c.value_input, tape.grad_value_input());
     if (c.added.size() > 0) {
-      REQUIRE(pass.grad_biases().size() == 1);
-      check_all(c.added, pass.grad_biases().front());
+      REQUIRE(tape.grad_biases().size() == 1);
+      check_all(c.added, tape.grad_biases().front());
     }
-    for (Index head = 0; head < pass.grad_sinks().cols(); ++head) {
+    for (Index head = 0; head < tape.grad_sinks().cols(); ++head) {
       double& sink = c.options.score.sinks[static_cast<std::size_t>(head)];
       const double at = sink;
       const auto loss = [&](double value) {
@@ -161,7 +161,7 @@ TEMPLATE_TEST_CASE("a pass forward has the bits of the layer, and its gradients 
       };
       const T difference = (loss(at + 1e-4) - loss(at - 1e-4)) / static_cast<T>(2e-4);
       sink = at;
-      CHECK(std::abs(difference - pass.grad_sinks()(0, head)) < 1e-6);
+      CHECK(std::abs(difference - tape.grad_sinks()(0, head)) < 1e-6);
     }
     CHECK(worst < 1e-6);
   });
@@ -175,13 +175,13 @@ TEMPLATE_TEST_CASE("gradients add up over passes, and have the same bits for any
     const auto gradients = [&](Executor* executor, int passes) {
       LayerOptions options = c.options;
       options.executor = executor;
-      MultiHeadAttentionPass<T> pass(layer, c.rows, options, c.kv_rows);
+      MultiHeadAttentionTape<T> tape(layer, c.rows, options, c.kv_rows);
       MultiHeadAttention<T> grads = zeros_like(layer);
       for (int i = 0; i < passes; ++i) {
-        c.forward(pass, layer);
-        c.backward(pass, layer, grads);
+        c.forward(tape, layer);
+        c.backward(tape, layer, grads);
       }
-      return std::pair(grads, pass.grad_x());
+      return std::pair(grads, tape.grad_x());
     };
     const auto [alone, grad_x] = gradients(nullptr, 1);
     ThreadPool pool(3);
@@ -200,47 +200,47 @@ TEMPLATE_TEST_CASE("gradients add up over passes, and have the same bits for any
   });
 }
 
-TEST_CASE("a pass refuses what does not fit, before it writes anything") {
+TEST_CASE("a tape refuses what does not fit, before it writes anything") {
   Random random(1);
   const MultiHeadAttention<double> layer(12, 2, random);
   const MultiHeadAttention<double> wider(24, 2, random);
-  MultiHeadAttentionPass<double> pass(layer, 6, {.mask = causal()});
+  MultiHeadAttentionTape<double> tape(layer, 6, {.mask = causal()});
   const Matrix<double> x = random_matrix<double>(6, 12, 1);
-  const Matrix<double> out = pass.forward(layer, x);
+  const Matrix<double> out = tape.forward(layer, x);
   MultiHeadAttention<double> grads = zeros_like(layer);
   MultiHeadAttention<double> other = zeros_like(wider);
   const auto message = [](auto f) { return message_of<ShapeError>(f); };
-  CHECK(contains(message([&] { pass.forward(layer, random_matrix<double>(7, 12, 1)); }), "x is 7 x 12"));
-  CHECK(contains(message([&] { pass.forward(wider, x); }), "w_q is 24 x 24"));
-  CHECK(contains(message([&] { pass.backward(layer, x, random_matrix<double>(6, 11, 1), grads); }),
+  CHECK(contains(message([&] { tape.forward(layer, random_matrix<double>(7, 12, 1)); }), "x is 7 x 12"));
+  CHECK(contains(message([&] { tape.forward(wider, x); }), "w_q is 24 x 24"));
+  CHECK(contains(message([&] { tape.backward(layer, x, random_matrix<double>(6, 11, 1), grads); }),
                  "grad_out is 6 x 11"));
-  CHECK(contains(message([&] { pass.backward(layer, x, out, other); }), "gradients.w_q is 24 x 24"));
-  CHECK(contains(message_of<ArgumentError>([&] { pass.forward(layer, x, x, x); }), "self-attention"));
-  CHECK(contains(message([&] { MultiHeadAttentionPass<double>(layer, -1); }), "-1 rows"));
+  CHECK(contains(message([&] { tape.backward(layer, x, out, other); }), "gradients.w_q is 24 x 24"));
+  CHECK(contains(message_of<ArgumentError>([&] { tape.forward(layer, x, x, x); }), "self-attention"));
+  CHECK(contains(message([&] { MultiHeadAttentionTape<double>(layer, -1); }), "-1 rows"));
   CHECK(contains(
-      message_of<ArgumentError>([&] { MultiHeadAttentionPass<double>(layer, 6, {}, 4).forward(layer, x); }),
+      message_of<ArgumentError>([&] { MultiHeadAttentionTape<double>(layer, 6, {}, 4).forward(layer, x); }),
       "cross-attention"));
   CHECK(grads.w_q.isZero());
-  CHECK(same_bits(pass.out(), out));
+  CHECK(same_bits(tape.out(), out));
 }
 
-TEST_CASE("gradients that are the layer itself, results of the pass as inputs, and no forward are refused") {
+TEST_CASE("gradients that are the layer itself, results of the tape as inputs, and no forward are refused") {
   Random random(3);
   MultiHeadAttention<double> layer(kModel, 2, random);
   MultiHeadAttention<double> gradients = zeros_like(layer);
-  MultiHeadAttentionPass<double> pass(layer, 5);
+  MultiHeadAttentionTape<double> tape(layer, 5);
   const Matrix<double> x = random_matrix<double>(5, kModel, 1);
   const auto refused = [](auto call) { return message_of<ArgumentError>(call); };
-  CHECK(contains(refused([&] { pass.backward(layer, x, x, gradients); }), "before any forward()"));
-  pass.forward(layer, x);
-  CHECK(contains(refused([&] { pass.backward(layer, x, x, layer); }), "gradients is the layer itself"));
-  pass.backward(layer, x, x, gradients);
+  CHECK(contains(refused([&] { tape.backward(layer, x, x, gradients); }), "before any forward()"));
+  tape.forward(layer, x);
+  CHECK(contains(refused([&] { tape.backward(layer, x, x, layer); }), "gradients is the layer itself"));
+  tape.backward(layer, x, x, gradients);
   CHECK(
-      contains(refused([&] { pass.backward(layer, x, pass.grad_x(), gradients); }), "grad_out is a result"));
-  pass.forward(layer, pass.grad_x());
-  CHECK(contains(refused([&] { pass.backward(layer, pass.grad_x(), x, gradients); }), "x is a result"));
+      contains(refused([&] { tape.backward(layer, x, tape.grad_x(), gradients); }), "grad_out is a result"));
+  tape.forward(layer, tape.grad_x());
+  CHECK(contains(refused([&] { tape.backward(layer, tape.grad_x(), x, gradients); }), "x is a result"));
 
-  MultiHeadAttentionPass<double> cross(layer, 5, {}, 7);
+  MultiHeadAttentionTape<double> cross(layer, 5, {}, 7);
   const Matrix<double> keys = random_matrix<double>(7, kModel, 2);
   cross.forward(layer, x, keys, keys);
   CHECK(contains(
@@ -261,16 +261,16 @@ TEST_CASE("gradients that are the layer itself, results of the pass as inputs, a
   CHECK(contains(refused([&] { Norm<float>(4, true, {true, 1e-50}); }), "epsilon is 1e-50"));
 }
 
-TEST_CASE("no rows and no keys are a pass too") {
+TEST_CASE("a tape of no rows or no keys is one too") {
   Random random(1);
   const MultiHeadAttention<float> layer(12, 2, random);
   MultiHeadAttention<float> grads = zeros_like(layer);
   const Matrix<float> none(0, 12);
-  MultiHeadAttentionPass<float> empty(layer, 0, {.mask = causal()});
+  MultiHeadAttentionTape<float> empty(layer, 0, {.mask = causal()});
   CHECK(empty.forward(layer, none).rows() == 0);
   CHECK(empty.backward(layer, none, none, grads).rows() == 0);
   const Matrix<float> x = random_matrix<float>(3, 12, 1);
-  MultiHeadAttentionPass<float> no_keys(layer, 3, {}, 0);
+  MultiHeadAttentionTape<float> no_keys(layer, 3, {}, 0);
   CHECK(no_keys.forward(layer, x, none, none).isZero());
   CHECK(no_keys.backward(layer, x, none, none, x, grads).isZero());
   CHECK(grads.w_q.isZero());

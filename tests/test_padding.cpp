@@ -9,7 +9,7 @@
 #include "heed/layers/embedding.hpp"
 #include "heed/layers/feed_forward.hpp"
 #include "heed/layers/loss.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "heed/layers/norm.hpp"
 #include "heed/layers/padding.hpp"
 #include "heed/models/gpt_trainer.hpp"
@@ -129,16 +129,16 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its
       Matrix<T> clean_bias;
       const MultiHeadAttention<T> attention(sizes, random);
       check_layer<T>("self-attention", attention, d, [&](const auto& layer, const Matrix<T>& x, auto& grads) {
-        MultiHeadAttentionPass<T> pass(layer, kRows, options);
-        pass.forward(layer, x);
-        const Matrix<T> grad_x = pass.backward(layer, x, grad, grads);
+        MultiHeadAttentionTape<T> tape(layer, kRows, options);
+        tape.forward(layer, x);
+        const Matrix<T> grad_x = tape.backward(layer, x, grad, grads);
         if (with_more) {
           if (clean_sinks.size() == 0) {
-            clean_sinks = pass.grad_sinks();
-            clean_bias = pass.grad_biases()[0];
+            clean_sinks = tape.grad_sinks();
+            clean_bias = tape.grad_biases()[0];
           }
-          CHECK(pass.grad_sinks() == clean_sinks);
-          CHECK(pass.grad_biases()[0] == clean_bias);
+          CHECK(tape.grad_sinks() == clean_sinks);
+          CHECK(tape.grad_biases()[0] == clean_bias);
         }
         return grad_x;
       });
@@ -153,10 +153,10 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its
   const MultiHeadAttention<T> attention(sizes, random);
   check_layer<T>("cross-attention", attention, d,
                  [&](const auto& layer, const Matrix<T>& context, auto& grads) {
-                   MultiHeadAttentionPass<T> pass(layer, 4, options, kRows);
-                   pass.forward(layer, x, context, context);
-                   pass.backward(layer, x, context, context, grad_out, grads);
-                   return Matrix<T>(pass.grad_key_input() + pass.grad_value_input());
+                   MultiHeadAttentionTape<T> tape(layer, 4, options, kRows);
+                   tape.forward(layer, x, context, context);
+                   tape.backward(layer, x, context, context, grad_out, grads);
+                   return Matrix<T>(tape.grad_key_input() + tape.grad_value_input());
                  });
 }
 
@@ -181,9 +181,9 @@ TEMPLATE_TEST_CASE("a NaN that something depends on is not taken for padding", "
 
   const MultiHeadAttention<T> attention(9, 3, random);
   MultiHeadAttention<T> gradients = zeros_like(attention);
-  MultiHeadAttentionPass<T> pass(attention, kRows, {.mask = kv_lengths(kLengths), .batch_size = 2});
-  pass.forward(attention, x);
-  pass.backward(attention, x, grad, gradients);
+  MultiHeadAttentionTape<T> tape(attention, kRows, {.mask = kv_lengths(kLengths), .batch_size = 2});
+  tape.forward(attention, x);
+  tape.backward(attention, x, grad, gradients);
   CHECK(gradients.w_o.col(8).array().isNaN().all());
   CHECK(gradients.w_q.array().isNaN().all());
 }

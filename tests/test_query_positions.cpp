@@ -10,7 +10,7 @@
 #include "heed/attention/observe_attention.hpp"
 #include "heed/attention/reference.hpp"
 #include "heed/layers/multi_head_attention.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -121,15 +121,15 @@ std::vector<Entry<T>> forward_entries(bool functions) {
          options.score = p.score();
          return layer.forward(p.in.query, p.in.key, p.in.value, options);
        }},
-      {"a pass through a layer of unit matrices",
+      {"a tape of a layer of unit matrices",
        [](const Problem<T>& p) {
          const Matrix<T> one = Matrix<T>::Identity(kDim, kDim);
          const MultiHeadAttention<T> layer(one, one, one, one, 1);
          LayerOptions options;
          options.mask = p.options.mask;
          options.score = p.score();
-         MultiHeadAttentionPass<T> pass(layer, p.shape.query_len, options, p.shape.kv_len);
-         return pass.forward(layer, p.in.query, p.in.key, p.in.value);
+         MultiHeadAttentionTape<T> tape(layer, p.shape.query_len, options, p.shape.kv_len);
+         return tape.forward(layer, p.in.query, p.in.key, p.in.value);
        }},
       {"loops", [](const Problem<T>& p) {
          Matrix<T> out(p.shape.query_len, kDim);

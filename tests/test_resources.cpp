@@ -13,7 +13,7 @@
 #include "heed/attention/backward.hpp"
 #include "heed/attention/cached_attention.hpp"
 #include "heed/layers/multi_head_attention.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "helpers.hpp"
 
 namespace {
@@ -230,8 +230,8 @@ TEMPLATE_TEST_CASE("a backward run needs no memory, whatever the batch and the o
   }
 }
 
-TEMPLATE_TEST_CASE("a pass through a layer and back needs no memory, whatever the batch and the options", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a tape of a layer forward and back needs no memory, whatever the batch and the options",
+                   "", float, double) {
   using T = TestType;
   Random random(2);
   const MultiHeadAttention<T> layer(
@@ -255,19 +255,19 @@ TEMPLATE_TEST_CASE("a pass through a layer and back needs no memory, whatever th
         options.query_starts = s.query_starts;
         if (cross) options.kv_starts = s.kv_starts;
         const std::optional<Index> kv_rows = cross ? std::optional(s.kv_rows()) : std::nullopt;
-        MultiHeadAttentionPass<T> pass(layer, s.query_rows(), options, kv_rows);
+        MultiHeadAttentionTape<T> tape(layer, s.query_rows(), options, kv_rows);
         CAPTURE(all_options, cross, s.query_len, s.query_starts.size());
         check_needs_no_memory(
             [&] {
               if (cross) {
-                pass.forward(layer, x, context, context);
-                pass.backward(layer, x, context, context, x, grads);
+                tape.forward(layer, x, context, context);
+                tape.backward(layer, x, context, context, x, grads);
               } else {
-                pass.forward(layer, x);
-                pass.backward(layer, x, x, grads);
+                tape.forward(layer, x);
+                tape.backward(layer, x, x, grads);
               }
             },
-            [&] { return pass.grad_x(); }, executor == nullptr);
+            [&] { return tape.grad_x(); }, executor == nullptr);
       }
     }
   }

@@ -13,7 +13,7 @@
 #include "heed/layers/feed_forward.hpp"
 #include "heed/layers/loss.hpp"
 #include "heed/layers/matrix_product.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "heed/layers/norm.hpp"
 #include "heed/layers/padding.hpp"
 #include "heed/layers/positions.hpp"
@@ -58,9 +58,9 @@ Matrix<S> walk() {
   embedding.backward(ids, x, embedding_gradients);
   const MultiHeadAttention<S> attention(8, 2, random);
   MultiHeadAttention<S> attention_gradients = zeros_like(attention);
-  MultiHeadAttentionPass<S> pass(attention, 4, {.mask = causal()});
-  sum += pass.forward(attention, x);
-  sum += pass.backward(attention, x, x, attention_gradients);
+  MultiHeadAttentionTape<S> tape(attention, 4, {.mask = causal()});
+  sum += tape.forward(attention, x);
+  sum += tape.backward(attention, x, x, attention_gradients);
   sum += attention.forward_with_weights(x).out;
   const Matrix<S> mask = causal_mask<S>(4);
   sum += attention.forward(x, {.mask = additive_mask(mask)});

@@ -7,7 +7,7 @@
 //   linear, norm, activation       products with a bias; LayerNorm and RMSNorm; ReLU, GELU, SiLU and gates
 //   feed_forward, dropout          two products with an activation or gate between them; dropout
 //   multi_head_attention           attention with its projections, as a layer and as a function
-//   multi_head_attention_pass      the layer's forward and backward pass, for training
+//   multi_head_attention_tape      the layer's forward and backward pass, for training
 //   multi_head_attention_plan      the layer planned once, on views
 //   multi_head_attention_decode_plan   decoding with a KvCache, planned once
 //   loss, padding                  cross-entropy; rows of a batch that stand for nothing
@@ -26,7 +26,7 @@
 #include "heed/layers/matrix_product.hpp"
 #include "heed/layers/multi_head_attention.hpp"
 #include "heed/layers/multi_head_attention_decode_plan.hpp"
-#include "heed/layers/multi_head_attention_pass.hpp"
+#include "heed/layers/multi_head_attention_tape.hpp"
 #include "heed/layers/multi_head_attention_plan.hpp"
 #include "heed/layers/norm.hpp"
 #include "heed/layers/optimizer.hpp"

@@ -2,10 +2,10 @@
 
 // Training a layer of multi-head attention.
 //
-//   heed::MultiHeadAttentionPass<float> pass(layer, x.rows(), {.mask = heed::causal()});
+//   heed::MultiHeadAttentionTape<float> tape(layer, x.rows(), {.mask = heed::causal()});
 //   heed::MultiHeadAttention<float> gradients = heed::zeros_like(layer);
-//   out = pass.forward(layer, x);  // step after step, no allocation
-//   const auto& grad_x = pass.backward(layer, x, grad_out, gradients);
+//   out = tape.forward(layer, x);  // step after step, no allocation
+//   const auto& grad_x = tape.backward(layer, x, grad_out, gradients);
 //
 // docs/training.md derives the gradients.
 
@@ -39,13 +39,13 @@ namespace heed {
 /// as long. The layer is handed in each time, so that its weights may change in between; its sizes may not.
 /// Threads: the executor's of the options; the same bits for any number. One pass serves one step at a time.
 template <class Scalar>
-class MultiHeadAttentionPass {
+class MultiHeadAttentionTape {
   static_assert(detail::require_number<Scalar>());
 
  public:
   /// For x of `rows` rows; cross-attention also says how many rows keys and values are made from. Throws as
   /// MultiHeadAttention::forward does for what does not fit.
-  MultiHeadAttentionPass(const MultiHeadAttention<Scalar>& layer, Index rows,
+  MultiHeadAttentionTape(const MultiHeadAttention<Scalar>& layer, Index rows,
                          const LayerOptions& options = {}, std::optional<Index> kv_rows = std::nullopt)
       : options_(with_kv_heads(options, layer)),
         shape_(shape_of(layer, rows, kv_rows)),
@@ -61,7 +61,7 @@ class MultiHeadAttentionPass {
         detail::plus_bytes(detail::matrix_bytes(sizeof(Scalar), rows, columns + layer.num_heads()),
                            detail::matrix_bytes(sizeof(Scalar), key_rows, key_columns)),
         [&] {
-          return "a pass of " + std::to_string(rows) + " rows and " + std::to_string(key_rows) + " of keys";
+          return "a tape of " + std::to_string(rows) + " rows and " + std::to_string(key_rows) + " of keys";
         });
     for (Matrix<Scalar>* m : {&query_, &grad_query_}) m->setZero(rows, layer.w_q.cols());
     for (Matrix<Scalar>* m : {&key_, &grad_key_}) m->setZero(key_rows, layer.w_k.cols());
@@ -82,8 +82,8 @@ class MultiHeadAttentionPass {
     if (!options_.score.sinks.empty()) grad_sinks_.setZero(1, layer.num_heads());
     reserve_workspace(layer, rows, key_rows);
   }
-  MultiHeadAttentionPass(const MultiHeadAttentionPass&) = delete;
-  MultiHeadAttentionPass& operator=(const MultiHeadAttentionPass&) = delete;
+  MultiHeadAttentionTape(const MultiHeadAttentionTape&) = delete;
+  MultiHeadAttentionTape& operator=(const MultiHeadAttentionTape&) = delete;
 
   /// layer.forward(x), to the bit. Throws ShapeError, before anything is written, if x or the layer has other
   /// sizes than those of the constructor.
@@ -163,7 +163,7 @@ class MultiHeadAttentionPass {
   MultiHeadAttentionShape shape_of(const MultiHeadAttention<Scalar>& layer, Index rows,
                                    std::optional<Index> kv_rows) const {
     if (rows < 0 || kv_rows.value_or(0) < 0)
-      throw_shape_error("a pass for " + std::to_string((std::min)(rows, kv_rows.value_or(0))) + " rows");
+      throw_shape_error("a tape for " + std::to_string((std::min)(rows, kv_rows.value_or(0))) + " rows");
     // Sizes alone: nothing is read.
     const auto sized = [](Index r, Index cols) { return ConstView{nullptr, r, cols, cols, 1}; };
     detail::LayerInputs<Scalar> in{sized(rows, layer.w_q.rows())};
@@ -204,12 +204,12 @@ class MultiHeadAttentionPass {
 
   void require_self() const {
     if (shape_.is_cross())
-      throw_argument_error("the pass is for cross-attention: it needs key_input and value_input");
+      throw_argument_error("the tape is for cross-attention: it needs key_input and value_input");
   }
   void require_cross() const {
     if (!shape_.is_cross()) {
       throw_argument_error(
-          "the pass is for self-attention: make it with the rows of key_input to use another");
+          "the tape is for self-attention: make it with the rows of key_input to use another");
     }
   }
 
@@ -230,7 +230,7 @@ class MultiHeadAttentionPass {
     for (const Matrix<Scalar>* own : {&grad_x_, &grad_key_input_, &grad_value_input_}) {
       if (!overlap(given, view(*own))) continue;
       throw_argument_error(std::string(name) +
-                           " is a result of this pass, which backward() overwrites: copy it");
+                           " is a result of this tape, which backward() overwrites: copy it");
     }
   }
 
