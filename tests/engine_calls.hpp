@@ -125,9 +125,9 @@ struct EngineCalls {
         {"FeedForward::forward", [this] { (void)feed_forward.forward(x); }},
         {"FeedForward::backward",
          [this] {
-           FeedForward<float>::Kept kept;
-           const Matrix<float> y = feed_forward.forward(x, kept);
-           (void)feed_forward.backward(x, kept, y, feed_forward_gradients);
+           FeedForward<float>::Tape tape;
+           const Matrix<float> y = feed_forward.forward(x, tape);
+           (void)feed_forward.backward(x, tape, y, feed_forward_gradients);
          }},
         {"activate", [this] { (void)activate(Activation::gelu, x); }},
         {"activate_backward", [this] { (void)activate_backward(Activation::relu, x, other); }},

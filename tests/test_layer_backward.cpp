@@ -252,10 +252,10 @@ TEST_CASE("gradients that are the layer itself, results of the tape as inputs, a
   Norm<double> norm(kModel);
   CHECK(contains(refused([&] { norm.backward(x, x, norm); }), "gradients is the layer itself"));
   FeedForward<double> feed_forward(kModel, 8, random);
-  FeedForward<double>::Kept kept;
-  feed_forward.forward(x, kept);
-  CHECK(
-      contains(refused([&] { feed_forward.backward(x, kept, x, feed_forward); }), "gradients is the layer"));
+  FeedForward<double>::Tape between;
+  feed_forward.forward(x, between);
+  CHECK(contains(refused([&] { feed_forward.backward(x, between, x, feed_forward); }),
+                 "gradients is the layer"));
   for (const double bound : {kNaN<double>, kInf<double>})
     CHECK(contains(refused([&] { Linear<double>(2, 2, random, false, bound); }), "bound is "));
   CHECK(contains(refused([&] { Norm<float>(4, true, {true, 1e-50}); }), "epsilon is 1e-50"));

@@ -827,15 +827,15 @@ TEMPLATE_TEST_CASE("gradients of a feed-forward layer are those of differences",
         FeedForward<T> layer(3, 5, drawing(), {activation, gated, bias});
         draw_weights(layer, 11);
         const Matrix<T> x = random_matrix<T>(4, 3, 6);
-        typename FeedForward<T>::Kept kept;
-        (void)layer.forward(x, kept);
+        typename FeedForward<T>::Tape tape;
+        (void)layer.forward(x, tape);
         // A step across the corner of ReLU would measure neither side.
-        const Matrix<T>& bent = gated ? kept.gate : kept.up;
+        const Matrix<T>& bent = gated ? tape.gate : tape.up;
         REQUIRE(bent.cwiseAbs().minCoeff() > 0x1p-12);
         check_layer(
             layer, x, [&](const Matrix<T>& at) { return layer.forward(at); },
             [&](const Matrix<T>& at, const Matrix<T>& grad_out, FeedForward<T>& gradients) {
-              typename FeedForward<T>::Kept own;
+              typename FeedForward<T>::Tape own;
               (void)layer.forward(at, own);
               return layer.backward(at, own, grad_out, gradients);
             });
@@ -942,15 +942,15 @@ TEMPLATE_TEST_CASE("layers are as exact as their loops in long double", "", floa
     const Matrix<T> grad_out = random_matrix<T>(9, 70, 22);
     const Matrix<Exact> exact_x = x.template cast<Exact>();
     const Matrix<Exact> exact_grad_out = grad_out.template cast<Exact>();
-    typename FeedForward<T>::Kept kept;
-    FeedForward<Exact>::Kept exact_kept;
-    const Matrix<T> out = layer.forward(x, kept);
-    const Matrix<Exact> exact_out = exact.forward(exact_x, exact_kept);
+    typename FeedForward<T>::Tape tape;
+    FeedForward<Exact>::Tape exact_tape;
+    const Matrix<T> out = layer.forward(x, tape);
+    const Matrix<Exact> exact_out = exact.forward(exact_x, exact_tape);
     CHECK(close(view(out), view(exact_out)));
     FeedForward<T> gradients = zeros_like(layer);
     FeedForward<Exact> exact_gradients = zeros_like(exact);
-    const Matrix<T> grad_x = layer.backward(x, kept, grad_out, gradients);
-    const Matrix<Exact> exact_grad_x = exact.backward(exact_x, exact_kept, exact_grad_out, exact_gradients);
+    const Matrix<T> grad_x = layer.backward(x, tape, grad_out, gradients);
+    const Matrix<Exact> exact_grad_x = exact.backward(exact_x, exact_tape, exact_grad_out, exact_gradients);
     CHECK(close(view(grad_x), view(exact_grad_x)));
     const std::vector<Parameter<T>> grads = parameters(gradients);
     const std::vector<Parameter<Exact>> exact_grads = parameters(exact_gradients);
@@ -1185,21 +1185,21 @@ TEMPLATE_TEST_CASE("a forward pass leaves its input, and a backward pass belongs
   check(rms_norm<T>(8));
   for (const bool gated : {false, true}) {
     FeedForward<T> layer(8, 12, drawing(), {Activation::silu, gated, true});
-    typename FeedForward<T>::Kept kept_a;
-    typename FeedForward<T>::Kept kept_b;
+    typename FeedForward<T>::Tape tape_a;
+    typename FeedForward<T>::Tape tape_b;
     FeedForward<T> alone = zeros_like(layer);
     FeedForward<T> after_another = zeros_like(layer);
-    const Matrix<T> out_a = layer.forward(a, kept_a);
+    const Matrix<T> out_a = layer.forward(a, tape_a);
     CHECK(same(out_a, layer.forward(a)));
-    const Matrix<T> grad = layer.backward(a, kept_a, grad_a, alone);
-    const Matrix<T> out_b = layer.forward(b, kept_b);
-    CHECK(same(layer.backward(a, kept_a, grad_a, after_another), grad));
+    const Matrix<T> grad = layer.backward(a, tape_a, grad_a, alone);
+    const Matrix<T> out_b = layer.forward(b, tape_b);
+    CHECK(same(layer.backward(a, tape_a, grad_a, after_another), grad));
     CHECK(same_weights(alone, after_another));
-    // A Kept object serves again, for other sizes too.
-    CHECK(same(layer.forward(b, kept_a), out_b));
-    CHECK(same(kept_a.hidden, kept_b.hidden));
-    CHECK(contains(message_of<ShapeError>([&] { (void)layer.backward(a, kept_a, grad_a, after_another); }),
-                   "kept.up is 3 x 12, x needs 6 x 12"));
+    // A tape serves again, for other sizes too.
+    CHECK(same(layer.forward(b, tape_a), out_b));
+    CHECK(same(tape_a.hidden, tape_b.hidden));
+    CHECK(contains(message_of<ShapeError>([&] { (void)layer.backward(a, tape_a, grad_a, after_another); }),
+                   "tape.up is 3 x 12, x needs 6 x 12"));
   }
   CHECK(same(a, a_before));
 }
@@ -1212,16 +1212,16 @@ TEMPLATE_TEST_CASE("layers have the same bits on any threads, and a row alone ha
   for (const bool gated : {false, true}) {
     FeedForward<T> layer(96, 200, drawing(), {Activation::gelu, gated, true});
     draw_weights(layer, 3);
-    typename FeedForward<T>::Kept kept;
+    typename FeedForward<T>::Tape tape;
     FeedForward<T> gradients = zeros_like(layer);
-    const Matrix<T> out = layer.forward(x, kept);
-    const Matrix<T> grad_x = layer.backward(x, kept, grad_out, gradients);
+    const Matrix<T> out = layer.forward(x, tape);
+    const Matrix<T> grad_x = layer.backward(x, tape, grad_out, gradients);
     const std::vector<Parameter<T>> grads = parameters(gradients);
     for (const Index threads : {1, 4}) {
-      typename FeedForward<T>::Kept other_kept;
+      typename FeedForward<T>::Tape other_tape;
       FeedForward<T> other = zeros_like(layer);
-      CHECK(same_bits(layer.forward(x, other_kept, &pool_of(threads)), out));
-      CHECK(same_bits(layer.backward(x, other_kept, grad_out, other, &pool_of(threads)), grad_x));
+      CHECK(same_bits(layer.forward(x, other_tape, &pool_of(threads)), out));
+      CHECK(same_bits(layer.backward(x, other_tape, grad_out, other, &pool_of(threads)), grad_x));
       const std::vector<Parameter<T>> other_grads = parameters(other);
       for (std::size_t n = 0; n < grads.size(); ++n) {
         CHECK(std::memcmp(grads[n].value.data, other_grads[n].value.data,
@@ -1231,10 +1231,10 @@ TEMPLATE_TEST_CASE("layers have the same bits on any threads, and a row alone ha
     }
     const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> by_columns = x;
     CHECK(same_bits(layer.forward(by_columns), out));
-    typename FeedForward<T>::Kept row_kept;
-    CHECK(same_bits(layer.forward(x.row(117), row_kept), out.row(117)));
+    typename FeedForward<T>::Tape row_tape;
+    CHECK(same_bits(layer.forward(x.row(117), row_tape), out.row(117)));
     FeedForward<T> other = zeros_like(layer);
-    CHECK(same_bits(layer.backward(x.row(117), row_kept, grad_out.row(117), other), grad_x.row(117)));
+    CHECK(same_bits(layer.backward(x.row(117), row_tape, grad_out.row(117), other), grad_x.row(117)));
   }
 }
 
@@ -1503,40 +1503,40 @@ TEMPLATE_TEST_CASE("sizes that do not fit a layer are named before anything is w
     CAPTURE(gated);
     const FeedForwardOptions options{Activation::gelu, gated, true};
     const FeedForward<T> layer(3, 5, random, options);
-    typename FeedForward<T>::Kept kept;
-    (void)layer.forward(x, kept);
+    typename FeedForward<T>::Tape tape;
+    (void)layer.forward(x, tape);
     const auto refused = [&](const FeedForward<T>& like, const std::string& text, const Matrix<T>& at,
-                             const typename FeedForward<T>::Kept& with, const Matrix<T>& grad) {
+                             const typename FeedForward<T>::Tape& with, const Matrix<T>& grad) {
       check_refused(like, text, [&](auto& gradients) { (void)layer.backward(at, with, grad, gradients); });
     };
     CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(wide); }), "x is 4 x 6, w is 3 x 5"));
-    refused(layer, "x is 4 x 6, w is 3 x 5", wide, kept, x);
-    refused(layer, "grad_out is 4 x 6, a layer of 3 columns on 4 rows needs 4 x 3", x, kept, wide);
-    refused(layer, "grad_out is 2 x 5", x, kept, few);
-    refused(layer, "kept.up is 4 x 5, x needs 2 x 5", x.topRows(2), kept, x.topRows(2));
-    auto other = kept;
+    refused(layer, "x is 4 x 6, w is 3 x 5", wide, tape, x);
+    refused(layer, "grad_out is 4 x 6, a layer of 3 columns on 4 rows needs 4 x 3", x, tape, wide);
+    refused(layer, "grad_out is 2 x 5", x, tape, few);
+    refused(layer, "tape.up is 4 x 5, x needs 2 x 5", x.topRows(2), tape, x.topRows(2));
+    auto other = tape;
     other.hidden.resize(4, 6);
-    refused(layer, "kept.hidden is 4 x 6, x needs 4 x 5", x, other, x);
-    other = kept;
+    refused(layer, "tape.hidden is 4 x 6, x needs 4 x 5", x, other, x);
+    other = tape;
     other.gate.resize(3, 5);
-    if (gated) refused(layer, "kept.gate is 3 x 5, x needs 4 x 5", x, other, x);
+    if (gated) refused(layer, "tape.gate is 3 x 5, x needs 4 x 5", x, other, x);
     other.up.resize(0, 0);
-    refused(layer, "kept.up is 0 x 0, x needs 4 x 5", x, other, x);
+    refused(layer, "tape.up is 0 x 0, x needs 4 x 5", x, other, x);
     FeedForward<T> gradients = layer;
     gradients.up = Linear<T>(3, 6, random);
-    refused(gradients, "gradients.up.w is 3 x 6, w needs 3 x 5", x, kept, x);
+    refused(gradients, "gradients.up.w is 3 x 6, w needs 3 x 5", x, tape, x);
     gradients = layer;
     gradients.up.b.resize(0);
-    refused(gradients, "gradients.up.b is 1 x 0, b needs 1 x 5", x, kept, x);
+    refused(gradients, "gradients.up.b is 1 x 0, b needs 1 x 5", x, tape, x);
     gradients = layer;
     gradients.down = Linear<T>(5, 4, random);
-    refused(gradients, "gradients.down.w is 5 x 4, w needs 5 x 3", x, kept, x);
+    refused(gradients, "gradients.down.w is 5 x 4, w needs 5 x 3", x, tape, x);
     if (gated) {
       gradients = layer;
       gradients.gate->w.resize(2, 5);
-      refused(gradients, "gradients.gate.w is 2 x 5, w needs 3 x 5", x, kept, x);
+      refused(gradients, "gradients.gate.w is 2 x 5, w needs 3 x 5", x, tape, x);
     }
-    refused(FeedForward<T>(3, 5, random, {Activation::gelu, !gated, true}), "one of both is gated", x, kept,
+    refused(FeedForward<T>(3, 5, random, {Activation::gelu, !gated, true}), "one of both is gated", x, tape,
             x);
     CHECK(contains(message_of<ShapeError>([&] { FeedForward<T>(3, 0, random, options); }), "out is 0"));
   }

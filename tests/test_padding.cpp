@@ -98,9 +98,9 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of a layer", "", 
       CAPTURE(static_cast<int>(kind), is_gated);
       check_layer<T>("feed-forward", FeedForward<T>(9, 21, random, {kind, is_gated}), 9,
                      [&](const auto& layer, const Matrix<T>& x, auto& grads) {
-                       typename FeedForward<T>::Kept kept;
-                       layer.forward(x, kept);
-                       return layer.backward(x, kept, grad, grads);
+                       typename FeedForward<T>::Tape tape;
+                       layer.forward(x, tape);
+                       return layer.backward(x, tape, grad, grads);
                      });
     }
   }

@@ -46,9 +46,9 @@ Matrix<S> walk() {
   for (const bool is_gated : {true, false}) {
     FeedForward<S> layer(8, 8, random, {Activation::gelu, is_gated});
     FeedForward<S> gradients = zeros_like(layer);
-    typename FeedForward<S>::Kept kept;
-    sum += layer.forward(x, kept);
-    sum += layer.backward(x, kept, x, gradients);
+    typename FeedForward<S>::Tape tape;
+    sum += layer.forward(x, tape);
+    sum += layer.backward(x, tape, x, gradients);
     CHECK(parameters(layer, gradients).size() == (is_gated ? 6 : 4));
   }
   const TokenEmbedding<S> embedding(4, 8, random);

@@ -23,7 +23,7 @@ struct FeedForwardOptions {
 /// Two products with an activation between them (Vaswani et al. 2017, section 3.3):
 /// activation(x w_up + b_up) w_down + b_down, or gated (activation(x w_gate) * (x w_up)) w_down.
 ///
-/// Const and stateless, as Linear: what the backward pass needs of the forward one is kept in a Kept object
+/// Const and stateless, as Linear: what the backward pass needs of the forward one is kept in a Tape object
 /// of the caller's.
 template <class Scalar>
 class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
@@ -36,7 +36,7 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
   Activation activation;
 
   /// What forward() leaves for backward().
-  struct Kept {
+  struct Tape {
     Matrix<Scalar> up;      // x w_up + b_up
     Matrix<Scalar> gate;    // x w_gate + b_gate
     Matrix<Scalar> hidden;  // what goes into w_down
@@ -63,51 +63,51 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
   /// of rows x d_ff, two if it is not gated. Threads: the caller's, or the executor's.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
-    Kept kept;
-    return forward(x, kept, executor);
+    Tape tape;
+    return forward(x, tape, executor);
   }
 
-  /// The same, which leaves in `kept` what backward() needs.
+  /// The same, which leaves in `tape` what backward() needs.
   template <class X>
-  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Kept& kept, Executor* executor = nullptr) const {
-    kept.up = up.forward(x, executor);
+  Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Tape& tape, Executor* executor = nullptr) const {
+    tape.up = up.forward(x, executor);
     if (gate) {
-      kept.gate = gate->forward(x, executor);
-      kept.hidden = gated(activation, kept.gate, kept.up, executor);
+      tape.gate = gate->forward(x, executor);
+      tape.hidden = gated(activation, tape.gate, tape.up, executor);
     } else {
-      kept.hidden = activate(activation, kept.up, executor);
+      tape.hidden = activate(activation, tape.up, executor);
     }
-    return down.forward(kept.hidden, executor);
+    return down.forward(tape.hidden, executor);
   }
 
-  /// The gradient with respect to x; those of the weights are added to `gradients`. kept is what forward()
+  /// The gradient with respect to x; those of the weights are added to `gradients`. tape is what forward()
   /// left for the same x. A row whose grad_out is 0, such as padding (padding.hpp), has gradient 0 and adds
   /// nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before anything is written.
   template <class X, class G>
-  Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Kept& kept, const Eigen::DenseBase<G>& grad_out,
+  Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Tape& tape, const Eigen::DenseBase<G>& grad_out,
                           FeedForward& gradients, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
     detail::require_scalar<Scalar, G>();
-    detail::require_matrix(view(kept.up), "kept.up", x.rows(), up.w.cols(), "x");
-    detail::require_matrix(view(kept.hidden), "kept.hidden", x.rows(), up.w.cols(), "x");
-    if (gate) detail::require_matrix(view(kept.gate), "kept.gate", x.rows(), up.w.cols(), "x");
+    detail::require_matrix(view(tape.up), "tape.up", x.rows(), up.w.cols(), "x");
+    detail::require_matrix(view(tape.hidden), "tape.hidden", x.rows(), up.w.cols(), "x");
+    if (gate) detail::require_matrix(view(tape.gate), "tape.gate", x.rows(), up.w.cols(), "x");
     if (gate.has_value() != gradients.gate.has_value())
       throw_shape_error("gradients is of another kind of layer: one of both is gated");
-    down.check_backward(view(kept.hidden), view(grad_out), gradients.down, "gradients.down.");
-    up.check_backward(view(x), view(kept.up), gradients.up, "gradients.up.");
-    if (gate) gate->check_backward(view(x), view(kept.gate), *gradients.gate, "gradients.gate.");
+    down.check_backward(view(tape.hidden), view(grad_out), gradients.down, "gradients.down.");
+    up.check_backward(view(x), view(tape.up), gradients.up, "gradients.up.");
+    if (gate) gate->check_backward(view(x), view(tape.gate), *gradients.gate, "gradients.gate.");
     const Matrix<Scalar> grad_hidden = down.input_gradient(grad_out, executor);
     GatedGradients<Scalar> grads;
     if (gate) {
-      grads = gated_backward(activation, kept.gate, kept.up, grad_hidden, executor);
+      grads = gated_backward(activation, tape.gate, tape.up, grad_hidden, executor);
     } else {
-      grads.up = activate_backward(activation, kept.up, grad_hidden, executor);
+      grads.up = activate_backward(activation, tape.up, grad_hidden, executor);
     }
     Matrix<Scalar> grad_x = up.input_gradient(grads.up, executor);
     if (gate) grad_x += gate->input_gradient(grads.gate, executor);
     const Workspace workspace((std::max)(down.weight_gradient_bytes(x.rows(), executor),
                                          up.weight_gradient_bytes(x.rows(), executor)));
-    down.add_weight_gradients(view(kept.hidden), view(grad_out), gradients.down, workspace.data(), executor);
+    down.add_weight_gradients(view(tape.hidden), view(grad_out), gradients.down, workspace.data(), executor);
     up.add_weight_gradients(view(x), view(grads.up), gradients.up, workspace.data(), executor);
     if (gate)
       gate->add_weight_gradients(view(x), view(grads.gate), *gradients.gate, workspace.data(), executor);
