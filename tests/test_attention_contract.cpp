@@ -5,6 +5,7 @@
 #include <array>
 
 #include "catch.hpp"
+#include "heed/layers/matrix_product.hpp"
 #include "helpers.hpp"
 
 namespace {

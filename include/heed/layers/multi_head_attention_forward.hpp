@@ -12,6 +12,7 @@
 
 #include "heed/attention/cached_attention.hpp"
 #include "heed/attention/scaled_dot_product_attention.hpp"
+#include "heed/layers/matrix_product.hpp"
 #include "heed/layers/multi_head_attention_plan.hpp"
 #include "heed/layers/product.hpp"
 
