@@ -7,10 +7,11 @@
 // It includes what this call needs:
 //
 //   scaled_dot_product_attention   the call, also with logsumexp or with the full matrix of weights
-//   options                        AttentionOptions: mask, heads, batch, scale, softcap, sinks, rotary,
-//   threads mask, mask_matrix              masks that compose with &; masks that are Eigen matrices rotary
-//   rotary positions plan                           AttentionPlan: planned once, run many times, without an
-//   allocation reference                      the same operation as plain loops, for every scalar
+//   options                        AttentionOptions: mask, heads, batch, scale, softcap, sinks, rotary
+//   mask, mask_matrix              masks that compose with &; masks that are Eigen matrices
+//   rotary                         rotary positions
+//   plan                           AttentionPlan: planned once, run many times, without an allocation
+//   reference                      the operation as plain loops, for every scalar
 //
 // The rest is one include away, as heed/attention/NAME.hpp, so that it costs only programs that use it:
 //

@@ -1,6 +1,6 @@
 #pragma once
 
-// The door to inspect/: looks into attention, layers and models from outside. It opens with heed::heed.
+// The door to inspect/: looks into attention, layers and models from outside. Link heed::heed.
 //
 //   verify               verify_causal(), rows_sum_to_one(): properties measured on your model
 //   attention_heat_map   the heat map of one head at any length, without its full matrix of weights

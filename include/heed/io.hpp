@@ -1,6 +1,6 @@
 #pragma once
 
-// The door to io/: files. It opens with heed::heed.
+// The door to io/: files. Link heed::heed.
 //
 //   safetensors   named arrays of numbers, written, and read without trust in what the file says
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The door to layers/: what a network is made of, each layer with its gradients. Layers open with
-// heed::attention; they know nothing of tokenizers, files and models.
+// The door to layers/: what a network is made of, each layer with its gradients. Link
+// heed::attention. Layers know nothing of tokenizers, files and models.
 //
 //   embedding, positions           token embedding, sinusoidal positions
 //   linear, norm, activation       products with a bias; LayerNorm and RMSNorm; ReLU, GELU, SiLU and gates

@@ -1,6 +1,6 @@
 #pragma once
 
-// The door to models/: a GPT that learns, writes and is stored. It opens with heed::heed.
+// The door to models/: a GPT that learns, writes and is stored. Link heed::heed.
 //
 //   gpt_config, gpt     the shape of a model; the model, whose forward() gives scores for the next token
 //   gpt_memory          the memory that a model and its training take, known before either is made

@@ -1,7 +1,7 @@
 #pragma once
 
-// The door to plot/: pictures made of characters. Nothing is printed: each function returns a string. It
-// opens with heed::heed.
+// The door to plot/: pictures made of characters. Nothing is printed: each function returns a string. Link
+// heed::heed.
 //
 //   heat_map       a matrix as blocks of color, in ASCII or in Unicode, with labels
 //   curves         training curves and scatter plots

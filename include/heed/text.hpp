@@ -1,6 +1,6 @@
 #pragma once
 
-// The door to text/: from text to token ids and back. It opens with heed::heed.
+// The door to text/: from text to token ids and back. Link heed::heed.
 //
 //   bpe              train_bpe() and BpeTokenizer: byte-pair encoding, learned on the characters of words
 //   char_tokenizer   CharTokenizer: a token for each character, which keeps white space
