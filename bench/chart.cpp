@@ -22,7 +22,7 @@ constexpr double kBarStep = 14;
 constexpr double kGroupGap = 18;
 
 // Bars, in the order in which they stand. Heed stands out; the others differ from each other in lightness
-// too. What is not a library of its own is grey.
+// too. What is not a library of its own is gray.
 struct Series {
   const char* name;
   const char* label;

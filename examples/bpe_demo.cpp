@@ -35,7 +35,7 @@ BpeTokenizer train(const Options& options) {
   demo::say("Corpus: ",
             heed::escaped(corpus.name) + ", " + std::to_string(corpus.bytes()) +
                 " bytes. Every word is cut into its characters and an end-of-word mark </w>; then "
-                "the most frequent pair of neighbours becomes one symbol, again and again:");
+                "the most frequent pair of neighbors becomes one symbol, again and again:");
   std::cout << '\n';
   demo::ProgressBar bar;
   const auto show = [&](const heed::BpeTrainStep& step) {

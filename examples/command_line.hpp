@@ -228,7 +228,7 @@ class HelpText final : public CLI::Formatter {
   }
 };
 
-/// How many letters must be changed, added, left out or exchanged with their neighbour to make b of a
+/// How many letters must be changed, added, left out or exchanged with their neighbor to make b of a
 /// (optimal string alignment).
 inline std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));

@@ -1,5 +1,5 @@
 // Pictures in text: heat maps, a training curve and words by the main directions of their vectors, as blocks
-// and Braille, as plain ASCII or in colour. Everything shown is computed here by formulas; --csv draws your
+// and Braille, as plain ASCII or in color. Everything shown is computed here by formulas; --csv draws your
 // own matrix.
 //
 //   viz_demo                       what your terminal shows best
@@ -62,7 +62,7 @@ double at(Index index) {
   return static_cast<double>(index);
 }
 
-// Rows that sum to 1 over the keys up to their own: a score favours near keys, and every third word.
+// Rows that sum to 1 over the keys up to their own: a score favors near keys, and every third word.
 Eigen::MatrixXd causal_weights(Index length) {
   Eigen::MatrixXd weights = Eigen::MatrixXd::Zero(length, length);
   for (Index i = 0; i < length; ++i) {
@@ -118,7 +118,7 @@ void show_training(const Look& look) {
             << '\n';
 }
 
-// Vectors of words: a group has a centre, a word its own small deviation, spread over 16 dimensions.
+// Vectors of words: a group has a center, a word its own small deviation, spread over 16 dimensions.
 void show_words(const Look& look) {
   const std::vector<std::vector<std::string>> groups{{"cat", "dog", "horse", "猫", "🐈"},
                                                      {"Paris", "Tokyo", "東京", "Berlin", "Kraków"},
@@ -132,9 +132,9 @@ void show_words(const Look& look) {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (std::size_t w = 0; w < groups[g].size(); ++w, ++row) {
       for (Index k = 0; k < dimensions; ++k) {
-        const double centre = std::sin(1.3 * at(k) * static_cast<double>(g + 1) + static_cast<double>(g));
+        const double center = std::sin(1.3 * at(k) * static_cast<double>(g + 1) + static_cast<double>(g));
         const double own = std::sin(static_cast<double>((w + 3) * (g + 2)) * 2.7 * at(k + 1));
-        table(row, k) = centre + 0.45 * own;
+        table(row, k) = center + 0.45 * own;
       }
     }
   }
@@ -221,7 +221,7 @@ int program(int argc, char** argv) {
   std::optional<Index> width;
   std::string csv;
   std::string color = "auto";
-  app.add_flag("--ascii", ascii, "ASCII alone, numbers where they fit; no colour");
+  app.add_flag("--ascii", ascii, "ASCII alone, numbers where they fit; no color");
   demo::choice(app, "--color", color, {"never", "always", "auto"}, "auto: where the terminal shows it");
   demo::number(app, "--width", width, "columns to use (default: the terminal's, at most 100)",
                {.min = 40, .max = 1000});

@@ -2,7 +2,7 @@
 #
 # What is compiled for one instruction set must stay with it. A weak symbol that another object also has (an inline function of
 # Eigen or std::) could be merged by the linker with the host program's copy, and then AVX code runs where there is no AVX. So every
-# weak symbol of a kernel object lies in that object's own namespaces. And no kernel object has static initialisation (a section
+# weak symbol of a kernel object lies in that object's own namespaces. And no kernel object has static initialization (a section
 # .init_array): it would run on every processor, before any instruction set is chosen.
 #
 # Eigen and nlohmann-json are renamed in every object: a program has its own, of another version or compiled for another processor. A static
@@ -55,7 +55,7 @@ function(check_kernel_objects library)
           complain("${isa}" "${symbol}")
         endif()
       elseif(symbol MATCHES "_GLOBAL__sub_I|__static_initialization")
-        complain("${isa}, static initialisation" "${symbol}")
+        complain("${isa}, static initialization" "${symbol}")
       endif()
     endif()
   endforeach()
@@ -75,7 +75,7 @@ function(check_kernel_objects library)
       set(size "${CMAKE_MATCH_2}")
       math(EXPR sections "${sections} + 1")
       if(section MATCHES "init_array|ctors|mod_init_func" AND NOT size MATCHES "^0+$")
-        complain("${isa}, static initialisation" "section ${section}")
+        complain("${isa}, static initialization" "section ${section}")
       endif()
     endif()
   endforeach()

@@ -360,7 +360,7 @@ TEST_CASE("no picture is wider than max_width, whatever the matrix and its label
   }
 }
 
-TEST_CASE("the colour form sets backgrounds and leaves the terminal as it was at every line's end") {
+TEST_CASE("the color form sets backgrounds and leaves the terminal as it was at every line's end") {
   HeatMapOptions options;
   options.form = HeatMapForm::indexed_color;
   const std::string indexed = heat_map(causal_weights(), options);
@@ -374,7 +374,7 @@ TEST_CASE("the colour form sets backgrounds and leaves the terminal as it was at
     REQUIRE(last != std::string::npos);
     CHECK(line.substr(last, 4) == "\x1b[0m");
   }
-  // equal values have equal colours, and the largest differs from the smallest
+  // equal values have equal colors, and the largest differs from the smallest
   const auto color_of = [&](double value) {
     return lines_of(heat_map(std::vector<double>{value, 0, 1}, 1, 3, options)).front().substr(0, 30);
   };

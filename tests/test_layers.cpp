@@ -268,7 +268,7 @@ Matrix<Exact> mean_of_rows(const Matrix<Exact>& m) {
   return m.rowwise().mean().replicate(1, m.cols());
 }
 
-Matrix<Exact> normalised(const Matrix<Exact>& x, const NormOptions& options) {
+Matrix<Exact> normalized(const Matrix<Exact>& x, const NormOptions& options) {
   Matrix<Exact> n(x.rows(), x.cols());
   reference::RowFunctions<Exact>::norm(view(x), {}, {}, options, mutable_view(n));
   return n;
@@ -349,7 +349,7 @@ TEMPLATE_TEST_CASE(
               return kNoNumbers;
             },
             [&](const auto& in, const auto&, const auto&) {
-              const Matrix<Exact> n = normalised(in[0], options).cwiseAbs();
+              const Matrix<Exact> n = normalized(in[0], options).cwiseAbs();
               const Matrix<Exact> w = for_all_rows(abs_of(in[1]), rows, cols, 1);
               const Matrix<Exact> b = for_all_rows(abs_of(in[2]), rows, cols, 0);
               return std::vector<Matrix<Exact>>{(n + mean_of_rows(n)).cwiseProduct(w) + b};
@@ -368,7 +368,7 @@ TEMPLATE_TEST_CASE(
                 return kNoNumbers;
               },
               [&](const auto& in, const auto&, const auto&) {
-                const Matrix<Exact> n = normalised(in[0], options).cwiseAbs();
+                const Matrix<Exact> n = normalized(in[0], options).cwiseAbs();
                 const Matrix<Exact> g =
                     in[2].cwiseAbs().cwiseProduct(for_all_rows(abs_of(in[1]), rows, cols, 1));
                 const Matrix<Exact> slope = mean_of_rows(g.cwiseProduct(n));
@@ -391,7 +391,7 @@ TEMPLATE_TEST_CASE(
               return kNoNumbers;
             },
             [&](const auto& in, const auto& before, const auto&) {
-              const Matrix<Exact> n = normalised(in[0], options).cwiseAbs();
+              const Matrix<Exact> n = normalized(in[0], options).cwiseAbs();
               const Matrix<Exact> g = abs_of(in[1]);
               std::vector<Matrix<Exact>> sizes = {abs_of(before[0]), abs_of(before[1])};
               sizes[0] += (n + mean_of_rows(n)).cwiseProduct(g).colwise().sum();
@@ -667,7 +667,7 @@ TEMPLATE_TEST_CASE(
   using T = TestType;
   constexpr T smallest = std::numeric_limits<T>::denorm_min();
   constexpr T most = std::numeric_limits<T>::max();
-  // In one packet, and alone: a lane's neighbour is nothing to it.
+  // In one packet, and alone: a lane's neighbor is nothing to it.
   for (const Index copies : {1, 67}) {
     const auto value = [&](Activation kind, T x) {
       const Matrix<T> all = activate(kind, Matrix<T>::Constant(1, copies, x).eval());
@@ -1135,7 +1135,7 @@ TEMPLATE_TEST_CASE("a norm of wide rows far from 0 keeps its digits", "", float,
   for (const double mean : {1000.0, -1e5}) {
     const Matrix<T> x = (random_matrix<T>(2, 4096, 1).array() + static_cast<T>(mean)).matrix();
     // The loops' mean would have too few digits even in long double; these differences are exact.
-    const Matrix<Exact> n = normalised((x.template cast<Exact>().array() - mean).matrix(), {});
+    const Matrix<Exact> n = normalized((x.template cast<Exact>().array() - mean).matrix(), {});
     const Matrix<Exact> size = abs_of(n) + mean_of_rows(abs_of(n));
     const double error = error_in_eps(layer_norm<T>(4096).forward(x), n, size);
     CAPTURE(mean, error);
@@ -1366,7 +1366,7 @@ TEST_CASE("dropout drops at its rate, others with another seed or stream, and ke
                                       {0.5, 1, 2 + (std::uint64_t{1} << 32)}}) {
     CHECK(std::abs(agreed(pattern, drops(other)) - 0.5 * n * n) <= 5 * 0.5 * n);
   }
-  // Neighbours in a row and in a column know nothing of each other.
+  // Neighbors in a row and in a column know nothing of each other.
   CHECK(std::abs(agreed(pattern.leftCols(n - 1), pattern.rightCols(n - 1)) - 0.5 * n * (n - 1)) <= 2.5 * n);
   CHECK(std::abs(agreed(pattern.topRows(n - 1), pattern.bottomRows(n - 1)) - 0.5 * n * (n - 1)) <= 2.5 * n);
 }

@@ -102,7 +102,7 @@ TEST_CASE("files of 0 to 8 bytes are refused") {
 }
 
 TEST_CASE("a file of another kind is called no safetensors file") {
-  // Longer than eight characters, text reads as an enormous length; these are a model's usual neighbours.
+  // Longer than eight characters, text reads as an enormous length; these are a model's usual neighbors.
   for (const std::string text :
        {"", "{}", "{\"vocab\": {\"a\": 0}}", "once upon a time there was a corpus",
         "PK\x03\x04 an archive of another library's weights", "GGUF and its version and its counts"}) {

@@ -107,7 +107,7 @@ TEST_CASE("every layer works with a scalar that carries derivatives, as in doubl
 }
 
 TEST_CASE("derivatives carried through activations and norms are those of their backward passes") {
-  // One number runs through the parts of GELU (series and fraction), its neighbours stand still.
+  // One number runs through the parts of GELU (series and fraction), its neighbors stand still.
   for (const double at : {-9.0, -3.0, -1.99, -0.4, 0.3, 1.99, 2.5, 7.0}) {
     Matrix<double> x(1, 4);
     x << at, 0.7, -1.1, 0.2;

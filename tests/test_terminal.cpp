@@ -23,7 +23,7 @@ Terminal capable() {
 
 }  // namespace
 
-TEST_CASE("automatic colour needs an interactive terminal that is not dumb, and no NO_COLOR") {
+TEST_CASE("automatic color needs an interactive terminal that is not dumb, and no NO_COLOR") {
   CHECK(color_depth(ColorMode::automatic, capable()) == ColorDepth::indexed);
   Terminal pipe = capable();
   pipe.interactive = false;
@@ -38,14 +38,14 @@ TEST_CASE("automatic colour needs an interactive terminal that is not dumb, and 
   CHECK(color_depth(ColorMode::automatic, plain) == ColorDepth::none);
 }
 
-TEST_CASE("an explicit choice of colour wins over the environment") {
+TEST_CASE("an explicit choice of color wins over the environment") {
   Terminal plain;
   plain.no_color = true;
   CHECK(color_depth(ColorMode::always, plain) == ColorDepth::indexed);
   CHECK(color_depth(ColorMode::never, capable()) == ColorDepth::none);
 }
 
-TEST_CASE("24-bit colour is written only where COLORTERM promises it") {
+TEST_CASE("24-bit color is written only where COLORTERM promises it") {
   Terminal terminal = capable();
   for (const char* value : {"truecolor", "24bit"}) {
     terminal.color_term = value;
@@ -56,7 +56,7 @@ TEST_CASE("24-bit colour is written only where COLORTERM promises it") {
   CHECK(color_depth(ColorMode::automatic, terminal) == ColorDepth::indexed);
 }
 
-TEST_CASE("the form of a heat map follows colours first, then Unicode") {
+TEST_CASE("the form of a heat map follows colors first, then Unicode") {
   using heed::HeatMapForm;
   CHECK(heed::heat_map_form(ColorDepth::true_color, false) == HeatMapForm::true_color);
   CHECK(heed::heat_map_form(ColorDepth::indexed, true) == HeatMapForm::indexed_color);

@@ -81,7 +81,7 @@ inline bool is_treacherous(std::uint32_t code) {
          (code >= 0x2066 && code <= 0x206F) || code == 0xFEFF || (code >= 0xE0000 && code <= 0xE007F);
 }
 
-/// The text without colour sequences ESC [ digits and semicolons m; any other escape stays and is found as a
+/// The text without color sequences ESC [ digits and semicolons m; any other escape stays and is found as a
 /// control.
 inline std::string without_colors(std::string_view text) {
   std::string plain;
@@ -127,7 +127,7 @@ inline std::vector<std::string> lines_of(std::string_view text) {
 }
 
 /// Empty if the picture is sound: valid UTF-8, every line ended and of one width (at most max_width), no
-/// control characters but line ends and colours, nothing that reorders text. Otherwise what is wrong with it.
+/// control characters but line ends and colors, nothing that reorders text. Otherwise what is wrong with it.
 /// columns_of: how many columns a line takes, negative if that cannot be said.
 template <class ColumnsOf = long (*)(std::string_view)>
 std::string flaw_of(std::string_view picture, long max_width, bool may_have_colors = false,

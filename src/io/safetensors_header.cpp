@@ -266,7 +266,7 @@ std::vector<std::size_t> sorted_by_name(const std::vector<TensorInfo>& tensors, 
 }
 
 /// Every byte of the data must belong to exactly one tensor: what lies hidden in a gap, or changes with a
-/// neighbour, is no weight.
+/// neighbor, is no weight.
 void check_coverage(const std::vector<TensorInfo>& tensors, std::size_t data_bytes, const std::string& file) {
   std::size_t covered = 0;
   const TensorInfo* previous = nullptr;

@@ -50,7 +50,7 @@ template <class T>
 struct Rotation {
   const T* table = nullptr;  // nullptr: not turned. Row by row from position 0: cos of each pair, then sin
   Index pairs = 0;           // the first 2 * pairs elements of a head are turned
-  bool neighbours = false;   // pairs are (2i, 2i + 1), else (i, i + pairs)
+  bool neighbors = false;    // pairs are (2i, 2i + 1), else (i, i + pairs)
   Index first = 0;           // row of the table for position 0, or key 0
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The part of the table that layers around attention use: normalisation, activations, losses, dropout and
+// The part of the table that layers around attention use: normalization, activations, losses, dropout and
 // optimizers, each on some rows of a matrix. An element's bits depend on its row alone, except where rows are
 // summed up: there they follow one another.
 
@@ -10,7 +10,7 @@
 
 namespace heed::kernels {
 
-/// Normalised rows: (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean.
+/// Normalized rows: (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean.
 template <class T>
 struct NormRows {
   Strided<const T> x;       // rows x cols

@@ -1,6 +1,6 @@
 #pragma once
 
-// Layer normalisation (Ba et al. 2016) and root mean square normalisation (Zhang and Sennrich 2019), with
+// Layer normalization (Ba et al. 2016) and root mean square normalization (Zhang and Sennrich 2019), with
 // their gradients.
 
 #include "kernels/layer_kernels.hpp"
@@ -8,7 +8,7 @@
 
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
-/// What a row is normalised by: (x - shift - rest) * factor.
+/// What a row is normalized by: (x - shift - rest) * factor.
 template <class T>
 struct RowScale {
   T shift;
@@ -103,14 +103,14 @@ inline T scaling_power(const PlainRow<T>& row, T epsilon) {
   return FloatTraits<T>::power_of_two(exponent < highest ? exponent : highest);
 }
 
-/// A row and what normalises it.
+/// A row and what normalizes it.
 template <class T>
 struct ScaledNorm {
   ScaledRow<T> row;
   RowScale<T> scale;
 };
 
-/// A norm does not depend on the scale of its row: one whose squares are no numbers is normalised times a
+/// A norm does not depend on the scale of its row: one whose squares are no numbers is normalized times a
 /// power of two, epsilon times its square. The mean is taken twice: what the first lacks would be all that is
 /// left of a row of equal elements.
 template <class T>
@@ -124,7 +124,7 @@ inline ScaledNorm<T> scaled_norm(const PlainRow<T>& plain, T epsilon, bool cente
 }
 
 template <class T>
-inline Packet<T> normalised(const Packet<T>& x, const RowScale<T>& scale) {
+inline Packet<T> normalized(const Packet<T>& x, const RowScale<T>& scale) {
   const Packet<T> distance =
       packet::psub(packet::psub(x, broadcast<T>(scale.shift)), broadcast<T>(scale.rest));
   return packet::pmul(distance, broadcast<T>(scale.factor));
@@ -153,7 +153,7 @@ HEED_ROW_INLINE void norm_row(const NormRows<T>& rows, const Row& row, const Row
   const bool contiguous =
       row.contiguous() && contiguous_or_none(rows.weight) && contiguous_or_none(bias) && out_step == 1;
   over_packets<T>(contiguous, cols, [&](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
-    Packet<T> y = packet::pmul(normalised<T>(row.at(access, col), scale), weight_at(access, rows, col));
+    Packet<T> y = packet::pmul(normalized<T>(row.at(access, col), scale), weight_at(access, rows, col));
     if (bias.data != nullptr) y = packet::padd(y, access.load_at(bias.data, bias.col_stride, col, cols));
     access.store_at(y, out, out_step, col, cols);
   });
@@ -199,7 +199,7 @@ struct GradientRow {
   }
 };
 
-/// With n for the normalised row and g for grad_out * weight: grad_x = factor * (g - mean(g) - n * mean(g *
+/// With n for the normalized row and g for grad_out * weight: grad_x = factor * (g - mean(g) - n * mean(g *
 /// n)), without mean(g) where no mean was taken off.
 template <class T, class Row>
 HEED_ROW_INLINE void norm_backward_row(const NormRows<T>& rows, const Row& row, const RowScale<T>& scale,
@@ -208,7 +208,7 @@ HEED_ROW_INLINE void norm_backward_row(const NormRows<T>& rows, const Row& row, 
   const T count = static_cast<T>(cols);
   const bool contiguous = row.contiguous() && contiguous_or_none(rows.weight) && to.contiguous();
   const auto normal = [&](auto access, Index col)
-                          HEED_ROW_INLINE_LAMBDA { return normalised<T>(row.at(access, col), scale); };
+                          HEED_ROW_INLINE_LAMBDA { return normalized<T>(row.at(access, col), scale); };
   const auto weighted = [&](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
     return packet::pmul(access.load_at(to.grad_out, to.grad_out_step, col, cols),
                         weight_at(access, rows, col));
@@ -272,7 +272,7 @@ HEED_ROW_INLINE void norm_weight_row(const Row& row, const RowScale<T>& scale, I
       const Packet<T> before = access.load_at(static_cast<const T*>(sums.data), sums.col_stride, col, cols);
       access.store_at(packet::padd(before, term), sums.data, sums.col_stride, col, cols);
     };
-    add(grad_weight, packet::pmul(g, normalised<T>(row.at(access, col), scale)));
+    add(grad_weight, packet::pmul(g, normalized<T>(row.at(access, col), scale)));
     add(grad_bias, g);
   });
 }

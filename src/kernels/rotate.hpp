@@ -15,7 +15,7 @@ inline void rotate_row(const Rotation<T>& rotation, Index row, const T* x, Index
   const Index pairs = rotation.pairs;
   const T* __restrict cosines = rotation.table + (rotation.first + row) * 2 * pairs;
   const T* __restrict sines = cosines + pairs;
-  if (rotation.neighbours) {
+  if (rotation.neighbors) {
     for (Index i = 0; i < pairs; ++i) {
       const T a = x[2 * i * step];
       const T b = x[(2 * i + 1) * step];
@@ -46,8 +46,8 @@ inline void turn_back(const Rotation<T>& rotation, Index row, T* x) {
   const Index pairs = rotation.pairs;
   const T* __restrict cosines = rotation.table + (rotation.first + row) * 2 * pairs;
   const T* __restrict sines = cosines + pairs;
-  const Index step = rotation.neighbours ? 2 : 1;
-  const Index second = rotation.neighbours ? 1 : pairs;
+  const Index step = rotation.neighbors ? 2 : 1;
+  const Index second = rotation.neighbors ? 1 : pairs;
   for (Index i = 0; i < pairs; ++i) {
     const T a = x[i * step];
     const T b = x[i * step + second];

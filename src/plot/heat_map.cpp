@@ -192,7 +192,7 @@ class Picture {
     return options_.form == HeatMapForm::true_color ? ColorDepth::true_color : ColorDepth::indexed;
   }
 
-  // Cells of one colour side by side share one colour sequence.
+  // Cells of one color side by side share one color sequence.
   void add_colored(TextLine& line, double value, std::string& colors) const {
     const char mark = plot::special_mark(value);
     const bool marked = mark != '\0';

@@ -14,7 +14,7 @@ struct Place {
   double y;
 };
 
-/// The colour of the n-th series out of the terminal's 256.
+/// The color of the n-th series out of the terminal's 256.
 int series_color(std::size_t series);
 
 /// Lines drawn with the dots of Braille characters, 2 x 4 to a cell; in ASCII with one mark per cell.

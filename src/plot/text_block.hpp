@@ -14,7 +14,7 @@ std::string spaces(Index count);
 /// The text `count` times over.
 std::string repeated(std::string_view text, Index count);
 
-/// A line under construction, which knows the columns it takes. Colour sequences are added as taking none.
+/// A line under construction, which knows the columns it takes. Color sequences are added as taking none.
 class TextLine {
  public:
   TextLine& add(std::string_view text, Index columns) {

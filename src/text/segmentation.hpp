@@ -3,7 +3,7 @@
 // The bookkeeping that makes training fast. The naive trainer counts all pairs again in each round; here the
 // counts, and the places where each pair occurs, are kept up to date merge by merge.
 //
-// Nodes: one per symbol of each distinct word, linked to its neighbours within the word. A node's place in
+// Nodes: one per symbol of each distinct word, linked to its neighbors within the word. A node's place in
 // the array is its place in the text, so "occurs first" is "has the smaller number". A merge keeps the left
 // node, with the new symbol, and takes the right one out.
 //
@@ -60,11 +60,11 @@ class Segmentation {
 
   struct Node {
     Symbol symbol;
-    NodeId previous;  // neighbours within the word, or none
+    NodeId previous;  // neighbors within the word, or none
     NodeId next;
     std::uint32_t word;
     PairId pair;           // that this node and the next one form, none if it is forgotten
-    NodeId previous_same;  // neighbours in the list of that pair's occurrences, or none
+    NodeId previous_same;  // neighbors in the list of that pair's occurrences, or none
     NodeId next_same;
   };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pre-tokenisation: text to words. A word is a run of letters, numbers and '_', or one other character that
+// Pre-tokenization: text to words. A word is a run of letters, numbers and '_', or one other character that
 // is not white space.
 
 #include <array>

@@ -17,7 +17,7 @@ namespace heed {
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// One number for each column: a bias, or the weights of a normalisation.
+/// One number for each column: a bias, or the weights of a normalization.
 template <class Scalar>
 using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic, Eigen::RowMajor>;
 

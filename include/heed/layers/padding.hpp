@@ -6,7 +6,7 @@
 //
 // One rule tells every layer which rows count on the way back: a row whose gradient is 0 throughout is one
 // that nothing depends on. It adds nothing to any gradient, whatever the inputs hold there, NaN and
-// uninitialised memory included. cross_entropy() leaves such rows where a target is ignored; clear_padding()
+// uninitialized memory included. cross_entropy() leaves such rows where a target is ignored; clear_padding()
 // makes them where the gradient comes from elsewhere.
 
 #include "heed/core/config.hpp"

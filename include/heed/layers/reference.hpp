@@ -115,7 +115,7 @@ struct RowFunctions {
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 
-  /// What normalises row i: (x power - mean) * factor.
+  /// What normalizes row i: (x power - mean) * factor.
   struct RowScale {
     T power = T(1);
     T mean = T(0);
@@ -164,7 +164,7 @@ struct RowFunctions {
     }
 
     T distance(const Input& x, Index i, Index j) const { return x(i, j) * power - mean; }
-    T normalised(const Input& x, Index i, Index j) const { return distance(x, i, j) * factor; }
+    T normalized(const Input& x, Index i, Index j) const { return distance(x, i, j) * factor; }
   };
 
   /// True if row `row` of grad_out is 0: nothing depends on the row, and what comes of x there, NaN perhaps,
@@ -188,7 +188,7 @@ struct RowFunctions {
     for (Index i = 0; i < x.rows; ++i) {
       const RowScale scale(x, options, i);
       for (Index j = 0; j < x.cols; ++j)
-        out(i, j) = scale.normalised(x, i, j) * at(weight, j, T(1)) + at(bias, j, T(0));
+        out(i, j) = scale.normalized(x, i, j) * at(weight, j, T(1)) + at(bias, j, T(0));
     }
   }
 
@@ -204,13 +204,13 @@ struct RowFunctions {
       T mean = T(0);
       T slope = T(0);
       for (Index j = 0; j < x.cols; ++j) {
-        const T n = scale.normalised(x, i, j);
+        const T n = scale.normalized(x, i, j);
         const T g = grad_out(i, j) * at(weight, j, T(1));
         if (options.centered) mean += g / count;
         slope += g * n / count;
       }
       for (Index j = 0; j < x.cols; ++j) {
-        const T n = scale.normalised(x, i, j);
+        const T n = scale.normalized(x, i, j);
         const T g = grad_out(i, j) * at(weight, j, T(1));
         grad_x(i, j) =
             (base.empty() ? T(0) : base(i, j)) + scale.factor * (g - mean - n * slope) * scale.power;
@@ -224,7 +224,7 @@ struct RowFunctions {
       if (adds_nothing(x, grad_out, i)) continue;
       const RowScale scale(x, options, i);
       for (Index j = 0; j < x.cols; ++j) {
-        if (!grad_weight.empty()) grad_weight(0, j) += grad_out(i, j) * scale.normalised(x, i, j);
+        if (!grad_weight.empty()) grad_weight(0, j) += grad_out(i, j) * scale.normalized(x, i, j);
         if (!grad_bias.empty()) grad_bias(0, j) += grad_out(i, j);
       }
     }

@@ -46,7 +46,7 @@ struct HEED_EXPORT RowFunctions {
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 
-  /// out = normalised x, times weight, plus bias (each 1 x cols, or empty).
+  /// out = normalized x, times weight, plus bias (each 1 x cols, or empty).
   static void norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
                    Executor* executor = nullptr);
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // A decoder-only transformer (Radford et al. 2019, "Language models are unsupervised multitask learners"):
-// embedding, blocks of attention and feed-forward layers, each on the normalised sum of what came before, and
+// embedding, blocks of attention and feed-forward layers, each on the normalized sum of what came before, and
 // scores for the next token.
 //
 //   heed::Random random(1337);

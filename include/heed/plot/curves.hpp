@@ -44,7 +44,7 @@ struct LabeledPoint {
 
 struct PlotOptions {
   Charset charset = Charset::utf8;  ///< utf8: Braille dots and line-drawing characters.
-  bool color = false;               ///< Series in colours of the terminal's 256.
+  bool color = false;               ///< Series in colors of the terminal's 256.
   std::string title{};
   std::string x_label{};
   std::string y_label{};

@@ -50,10 +50,10 @@ namespace heed {
 
 /// How a heat map is drawn.
 enum class HeatMapForm {
-  blocks,         ///< Eighth blocks " ▁▂▃▄▅▆▇█", no colour.
+  blocks,         ///< Eighth blocks " ▁▂▃▄▅▆▇█", no color.
   ascii,          ///< Numbers or the ramp " :-=+*#%@", rows and columns labeled; every byte is ASCII.
-  indexed_color,  ///< Background colours out of the terminal's 256.
-  true_color,     ///< Background colours of 24 bits.
+  indexed_color,  ///< Background colors out of the terminal's 256.
+  true_color,     ///< Background colors of 24 bits.
 };
 
 /// What a cell that stands for a block of a larger matrix shows.
@@ -97,7 +97,7 @@ struct HeatMapOptions {
   Index max_label_width = 24;  ///< Columns of a row label, at least 1; at most half of max_width is used.
 };
 
-/// The form for a terminal: colours if there are any, else blocks if it shows Unicode, else ASCII.
+/// The form for a terminal: colors if there are any, else blocks if it shows Unicode, else ASCII.
 HEED_EXPORT HeatMapForm heat_map_form(ColorDepth depth, bool unicode);
 
 /// How a matrix of a given size is laid out: which block of it each cell of the picture stands for.

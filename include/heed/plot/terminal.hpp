@@ -1,6 +1,6 @@
 #pragma once
 
-// What the terminal behind a stream can do, and whether to send it colour. Heed prints nothing itself: these
+// What the terminal behind a stream can do, and whether to send it color. Heed prints nothing itself: these
 // functions only look, and a program decides with their answer what to ask for.
 
 #include "heed/core/config.hpp"
@@ -11,13 +11,13 @@
 
 namespace heed {
 
-/// When a program writes colour; the usual meaning of --color.
+/// When a program writes color; the usual meaning of --color.
 enum class ColorMode { never, always, automatic };
 
-/// How many colours are written.
+/// How many colors are written.
 enum class ColorDepth {
   none,
-  indexed,     ///< The 256 colours of ESC[48;5;Nm.
+  indexed,     ///< The 256 colors of ESC[48;5;Nm.
   true_color,  ///< 24 bits, ESC[48;2;R;G;Bm.
 };
 
@@ -36,8 +36,8 @@ struct Terminal {
 /// Reads environment variables: not to be called while another thread sets them.
 HEED_EXPORT Terminal query_terminal(int file_descriptor = 1);
 
-/// The colours to write. `always` and `never` win over everything; `automatic` writes colour to an
-/// interactive terminal whose TERM is set and not "dumb", unless NO_COLOR is set. True colour needs COLORTERM
+/// The colors to write. `always` and `never` win over everything; `automatic` writes color to an
+/// interactive terminal whose TERM is set and not "dumb", unless NO_COLOR is set. True color needs COLORTERM
 /// to be "truecolor" or "24bit".
 HEED_EXPORT ColorDepth color_depth(ColorMode mode, const Terminal& terminal);
 

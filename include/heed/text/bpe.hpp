@@ -19,7 +19,7 @@
 // puts a blank on both sides of each such mark: "e\u0301t\u00E9" comes back as "e \u0301 t\u00E9". Text that
 // is composed first (NFC) keeps the words of languages that have composed letters.
 //
-// Characters are Unicode code points of UTF-8 text; nothing is normalised or lower-cased. NUL is a character
+// Characters are Unicode code points of UTF-8 text; nothing is normalized or lower-cased. NUL is a character
 // like others. Text that is not UTF-8 is read as if each maximal ill-formed subsequence (Unicode 15,
 // section 3.9, and the WHATWG decoder) were U+FFFD, in training and in encoding alike.
 //
@@ -51,7 +51,7 @@ namespace text {
 struct BpeTables;
 }
 
-/// One learned step: the two neighbours `pair` become the one symbol `new_token`, their texts joined.
+/// One learned step: the two neighbors `pair` become the one symbol `new_token`, their texts joined.
 struct BpeMerge {
   std::pair<std::string, std::string> pair;  ///< The second may be the bare end-of-word mark "</w>".
   Index rank = 0;                            ///< Place in the order of learning, from 0.
