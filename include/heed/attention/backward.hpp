@@ -97,9 +97,9 @@ void run_backward(const AttentionShape& shape, const AttentionOptions& options,
 
 }  // namespace detail
 
-/// The gradients of a loss with respect to query, key and value, to each bias of the mask and to the sinks,
-/// from grad_out, that with respect to out. out and logsumexp are what the forward call returned for the same
-/// query, key, value and options. Equations: Dao et al. 2022, appendix B.2.
+/// Returns the gradients of a loss with respect to query, key and value, to each bias of the mask and to the
+/// sinks, from grad_out, that with respect to out. out and logsumexp are what the forward call returned for
+/// the same query, key, value and options. Equations: Dao et al. 2022, appendix B.2.
 ///
 /// Any Eigen expressions with memory, as for the forward call. Throws ShapeError or ArgumentError if sizes do
 /// not fit. Memory: for each thread the sums of one head, O(head_dim + value_dim) * (query_len + kv_len); no
@@ -117,7 +117,7 @@ AttentionGradients<typename Q::Scalar> scaled_dot_product_attention_backward(
   return std::move(room.grads);
 }
 
-/// The same from the forward call's result, which holds out and logsumexp.
+/// Returns the gradients of a loss from the forward call's result, which holds out and logsumexp.
 template <class Q, class K, class V, class Scalar, class G>
 AttentionGradients<Scalar> scaled_dot_product_attention_backward(const Eigen::DenseBase<Q>& query,
                                                                  const Eigen::DenseBase<K>& key,

@@ -91,17 +91,17 @@ class HEED_EXPORT AttentionBackwardPlan {
       "scalars");
 
  public:
-  /// As for AttentionPlan, but for functions of the caller, which have no gradients here. Throws as
-  /// check_attention does, ArgumentError if threads < 1, ShapeError if the sums of a head are more than any
-  /// memory holds.
+  /// Plans a backward run, as AttentionPlan plans a forward one, without functions of the caller, which have
+  /// no gradients here. Throws as check_attention does, ArgumentError if threads < 1, ShapeError if the sums
+  /// of a head are more than any memory holds.
   explicit AttentionBackwardPlan(const AttentionShape& shape, const Mask& mask = {},
                                  const ScoreOptions& options = {}, Index threads = 1);
 
   const AttentionShape& shape() const noexcept { return shape_; }
   const Mask& mask() const noexcept { return mask_; }
 
-  /// Scratch memory of one run, exact: for each thread O(head_dim + value_dim) * (query_len + kv_len), for
-  /// the sums of one head, and with sinks a number for each row.
+  /// Returns the bytes of scratch memory of one run, exactly: for each thread O(head_dim + value_dim) *
+  /// (query_len + kv_len), for the sums of one head, and with sinks a number for each row.
   std::size_t workspace_bytes() const noexcept;
 
   /// Throws as check_backward_tensors does.
@@ -109,7 +109,7 @@ class HEED_EXPORT AttentionBackwardPlan {
     check_backward_tensors(shape_, mask_, options_, tensors);
   }
 
-  /// As AttentionPlan::run.
+  /// Writes the gradients. Checks nothing, allocates nothing and throws nothing: see AttentionPlan::run.
   void run(const AttentionBackwardTensors<T>& tensors, void* workspace,
            Executor* executor = nullptr) const noexcept;
 

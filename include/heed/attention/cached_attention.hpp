@@ -16,7 +16,7 @@ namespace heed {
 
 namespace detail {
 
-/// tensors brings query, out and what else is wanted.
+/// Runs attention against a cache on tensors, which bring query, out and what else is wanted.
 template <class T>
 void run_cached_attention(const KvCache<T>& cache, AttentionOptions options, AttentionTensors<T> tensors,
                           const ScoreFunctions<T>& functions = {}) {
@@ -26,7 +26,7 @@ void run_cached_attention(const KvCache<T>& cache, AttentionOptions options, Att
   run_attention(shape, options, tensors, functions);
 }
 
-/// A matrix for the result of queries against a cache.
+/// Makes a matrix for the result of queries against a cache.
 template <class Q, class T>
 Matrix<T> out_for(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                   const AttentionOptions& options) {
@@ -36,11 +36,12 @@ Matrix<T> out_for(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
 
 }  // namespace detail
 
-/// As scaled_dot_product_attention_into() with the cache's keys and values. query is (batch_size * query_len)
-/// x (num_heads * head_dim), or has rows for query_starts; the batch and the key/value heads are the cache's.
-/// If the mask does not say where the queries stand, they are the last tokens of their sequence. Throws
-/// ShapeError or ArgumentError, before anything is written, if sizes do not fit, the mask contradicts the
-/// cache, or a ring no longer has a key that a query may see. Memory and threads as there.
+/// Computes scaled_dot_product_attention_into() with a cache's keys and values. query is (batch_size *
+/// query_len) x (num_heads * head_dim), or has rows for query_starts; the batch and the key/value heads are
+/// the cache's. If the mask does not say where the queries stand, they are the last tokens of their sequence.
+/// Throws ShapeError or ArgumentError, before anything is written, if sizes do not fit, the mask contradicts
+/// the cache, or a ring no longer has a key that a query may see. Memory and threads are those of the
+/// function without a cache.
 template <class Q, class T, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                                        Eigen::DenseBase<O>& out, const AttentionOptions& options = {}) {
@@ -52,7 +53,7 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const K
   detail::run_cached_attention<T>(cache, options, tensors);
 }
 
-/// The same, returning a new matrix.
+/// Returns attention over a cache's keys and values in a new matrix.
 template <class Q, class T>
 Matrix<T> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                                        const AttentionOptions& options = {}) {
@@ -61,7 +62,7 @@ Matrix<T> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query, const K
   return out;
 }
 
-/// observe_attention() with the cache's keys and values.
+/// Computes observe_attention() with a cache's keys and values.
 template <class Q, class T>
 Matrix<T> observe_attention(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                             const AttentionOptions& options,
@@ -79,7 +80,7 @@ Matrix<T> observe_attention(const Eigen::DenseBase<Q>& query, const KvCache<T>& 
   return out;
 }
 
-/// flex_attention() with the cache's keys and values.
+/// Computes flex_attention() with a cache's keys and values.
 template <class Q, class T, class Score, class Visible = SeesAll>
 Matrix<T> flex_attention(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache, const Score& score,
                          const Visible& visible = {}, const AttentionOptions& options = {}) {

@@ -29,8 +29,8 @@ namespace heed {
 template <class T>
 class HEED_EXPORT CachedAttentionPlan {
  public:
-  /// cache: the shape of all caches that it will run on. mask: causal, window and alibi, which hold for any
-  /// length; queries stand at the last tokens. threads: how many tasks of a run may be under way at once.
+  /// Plans runs on caches that are all made as `cache` says. mask: causal, window and alibi, which hold for
+  /// any length; queries stand at the last tokens. threads: how many tasks of a run may be under way at once.
   /// Makes the rotary's table, for the whole capacity. Throws ShapeError or ArgumentError if sizes or options
   /// make no sense, the mask has a matrix, kv_lengths or another place for the queries, the capacity holds
   /// fewer than max_new_tokens, or, for a ring, unless window left + max_new_tokens <= capacity.
@@ -42,7 +42,7 @@ class HEED_EXPORT CachedAttentionPlan {
   Index num_heads() const noexcept { return plan_.shape().num_heads; }
   Index max_new_tokens() const noexcept { return plan_.shape().query_len; }
 
-  /// Scratch memory of one run, for any number of new tokens.
+  /// Returns the bytes of scratch memory of one run, for any number of new tokens.
   std::size_t workspace_bytes() const noexcept { return plan_.workspace_bytes(); }
 
   /// Throws ShapeError if the cache is of another shape, query is not (batch_size * n) x (num_heads *
@@ -69,8 +69,8 @@ extern template class CachedAttentionPlan<double>;
 
 namespace detail {
 
-/// How many tokens of each sequence `rows` rows are. Throws ShapeError if they are more than max_new_tokens,
-/// or no multiple of the sequences.
+/// Returns how many tokens of each sequence `rows` rows are. Throws ShapeError if they are more than
+/// max_new_tokens, or no multiple of the sequences.
 HEED_EXPORT Index new_tokens_of(Index rows, const char* name, const KvCacheOptions& cache,
                                 Index max_new_tokens);
 

@@ -41,13 +41,14 @@ struct VisibleWhere {
   MaySee may_see;  // (batch, head, first query, last query, first key, last key) -> bool, ends included
 };
 
-/// A tile in which the predicate lets no row see anything costs nothing else.
+/// Makes a predicate of visibility. A tile in which it lets no row see anything costs nothing else.
 template <class Predicate>
 VisibleWhere<Predicate> visible_where(Predicate predicate) {
   return {predicate, {}};
 }
 
-/// A tile for which may_see is false is skipped without asking the predicate.
+/// Makes a predicate of visibility with one for whole tiles. A tile for which may_see is false is skipped
+/// without asking the predicate.
 template <class Predicate, class MaySee>
 VisibleWhere<Predicate, MaySee> visible_where(Predicate predicate, MaySee may_see) {
   return {predicate, may_see};
@@ -125,12 +126,12 @@ class FunctorFunctions {
 
 }  // namespace detail
 
-/// scaled_dot_product_attention with score = score(score, batch, head, query position, key position) after
-/// scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score may also be
-/// KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the executor's
-/// threads if there is one, score also for keys that are hidden. What they throw is thrown on, out is then of
-/// no use. Throws ShapeError if lengths differ and the mask does not say where the queries stand. Other
-/// errors, memory and threads as there.
+/// Returns scaled_dot_product_attention() with score = score(score, batch, head, query position, key
+/// position) after scale, softcap, bias and slopes, and with a predicate of visibility beside the mask. score
+/// may also be KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the
+/// executor's threads if there is one, score also for keys that are hidden. What they throw is thrown on, out
+/// is then of no use. Throws ShapeError if lengths differ and the mask does not say where the queries stand.
+/// Other errors, memory and threads are those of scaled_dot_product_attention().
 template <class Q, class K, class V, class Score, class Visible = SeesAll>
 Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                           const Eigen::DenseBase<V>& value, const Score& score,

@@ -69,11 +69,11 @@ class HEED_EXPORT KvCache {
 
   const KvCacheOptions& shape() const noexcept { return shape_; }
 
-  /// Tokens that a sequence has had, those that a ring has let go included.
+  /// Returns the number of tokens that a sequence has had, those that a ring has let go included.
   Index kv_len(Index sequence = 0) const;
   const std::vector<Index>& lengths() const noexcept { return lengths_; }
 
-  /// Bytes of keys and values, the whole capacity.
+  /// Returns the bytes of keys and values, for the whole capacity.
   std::size_t bytes() const noexcept { return memory_.size(); }
 
   /// Appends the same number of tokens to every sequence, sequence after sequence in the rows: key is
@@ -83,11 +83,11 @@ class HEED_EXPORT KvCache {
   void append(const MatrixView<const T>& key, const MatrixView<const T>& value,
               const std::optional<Rotary>& rotary = std::nullopt);
 
-  /// The same for one sequence.
+  /// Appends tokens to one sequence. Sizes and errors are those of append() for a batch of one.
   void append_to(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
                  const std::optional<Rotary>& rotary = std::nullopt);
 
-  /// The same for Eigen expressions with memory.
+  /// Appends tokens of Eigen expressions with memory to every sequence.
   template <detail::EigenMatrix K, detail::EigenMatrix V>
   void append(const K& key, const V& value, const std::optional<Rotary>& rotary = std::nullopt) {
     append(MatrixView<const T>(detail::lasting_view(key)), MatrixView<const T>(detail::lasting_view(value)),
@@ -107,13 +107,13 @@ class HEED_EXPORT KvCache {
   /// Forgets everything.
   void clear() noexcept;
 
-  /// A cache with the same tokens, which then goes its own way.
+  /// Returns a copy with all tokens, which then goes its own way.
   KvCache fork() const { return KvCache(*this); }
 
   /// Makes one sequence the copy of another, as beam search does.
   void copy_sequence(Index from, Index to);
 
-  /// For the engine.
+  /// Returns the view by which the engine reads the cache.
   detail::CacheView cache_view() const noexcept;
 
  private:
@@ -150,9 +150,9 @@ extern template class KvCache<double>;
 
 namespace detail {
 
-/// The attention of queries against a cache to which each sequence will first have `appended` tokens more.
-/// Completes the mask. Throws ShapeError if the cache is a ring that will no longer have a key that a query
-/// may see.
+/// Returns the shape of the attention of queries against a cache to which each sequence will first have
+/// `appended` tokens more. Completes the mask. Throws ShapeError if the cache is a ring that will no longer
+/// have a key that a query may see.
 template <class T>
 HEED_EXPORT AttentionShape cached_shape(const MatrixView<const T>& query, const KvCache<T>& cache,
                                         Index appended, AttentionOptions& options);

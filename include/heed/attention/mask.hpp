@@ -34,7 +34,7 @@ namespace heed {
 /// within it head by head; a block has a row for each query, or one row for all of them.
 enum class MaskRows { nothing, head, sequence, head_of_sequence };
 
-/// The sizes that a mask is made to fit, those of an attention.
+/// The sizes of an attention, which a mask is made to fit.
 struct MaskSizes {
   Index batch_size = 1;
   Index num_heads = 1;
@@ -53,10 +53,10 @@ struct HEED_EXPORT MaskMatrix {
   ScalarType scalar = {};
   UntypedView entries;
 
-  /// Rows of one block: all queries share one row if there is no more.
+  /// Returns the rows of one block: all queries share one row if there is no more.
   Index block_rows(const MaskSizes& sizes) const noexcept;
   Index blocks(const MaskSizes& sizes) const noexcept;
-  /// Which of them is that of a head of a sequence.
+  /// Returns which block is the one of a head of a sequence.
   Index block_of(const MaskSizes& sizes, Index sequence, Index head) const noexcept {
     const Index block = per_sequence() ? sequence : 0;
     return per_head() ? block * sizes.num_heads + head : block;
@@ -68,18 +68,18 @@ struct HEED_EXPORT MaskMatrix {
   }
 };
 
-/// "bias", "keep_where" or "drop_where".
+/// Returns "bias", "keep_where" or "drop_where".
 HEED_EXPORT const char* name_of(MaskMatrix::Kind kind) noexcept;
 
 class HEED_EXPORT Mask {
  public:
-  /// Every query sees every key.
+  /// Lets every query see every key.
   Mask() = default;
 
-  /// Both masks at once. Throws ArgumentError if both bring slopes, query positions that differ, kv_lengths
-  /// for different numbers of sequences, or together more matrices than kMaxMatrices. Query positions are
-  /// equal if they say the same for every sequence: top_left() and query_offset(0), query_offset(3) and
-  /// query_offsets({3, 3}).
+  /// Joins two masks: a key is visible where both let it be seen. Throws ArgumentError if both bring slopes,
+  /// query positions that differ, kv_lengths for different numbers of sequences, or together more matrices
+  /// than kMaxMatrices. Query positions are equal if they say the same for every sequence: top_left() and
+  /// query_offset(0), query_offset(3) and query_offsets({3, 3}).
   friend Mask operator&(const Mask& a, const Mask& b);
 
   static constexpr Index kMaxMatrices = 8;
@@ -111,22 +111,23 @@ class HEED_EXPORT Mask {
   /// only.
   void check_kv_length(Index sequence, Index kv_len) const;
 
-  /// How many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.
+  /// Returns how many keys of a sequence with kv_len of them exist: what kv_lengths() says, or kv_len.
   Index kv_length(Index sequence, Index kv_len) const noexcept;
 
-  /// Position of the first query of a sequence relative to its first key. Throws ShapeError if the mask is
-  /// causal or has a window or slopes, or something else is `asking` for positions ("rotary"; nullptr:
-  /// nothing is), the lengths differ and nobody said where the queries stand. Throws ArgumentError if it has
-  /// slopes, or something is asking, and the offset is beyond max_offset.
+  /// Returns the position of the first query of a sequence relative to its first key. Throws ShapeError if
+  /// the mask is causal or has a window or slopes, or something else is `asking` for positions ("rotary";
+  /// nullptr: nothing is), the lengths differ and the mask does not say where the queries stand. Throws
+  /// ArgumentError if it has slopes, or something is asking, and the offset is beyond max_offset.
   Index query_offset(Index query_len, Index kv_len, Index sequence = 0, const char* asking = nullptr) const;
 
-  /// What query `query` of a sequence with this query_offset sees, as far as causal() and window() say.
+  /// Returns what query `query` of a sequence with this query_offset sees, as far as causal() and window()
+  /// say.
   Reach reach(Index query_offset, Index query) const noexcept;
 
-  /// True if sequences of equal length have the same query_offset.
+  /// Returns true if sequences of equal length have one query_offset.
   bool same_for_all() const noexcept;
 
-  /// For people: "causal & bottom_right & bias(4 x 4)", or "none".
+  /// Returns words for people: "causal & bottom_right & bias(4 x 4)", or "none".
   std::string to_string() const;
 
  private:
@@ -159,55 +160,56 @@ class HEED_EXPORT Mask {
 
 HEED_EXPORT Mask operator&(const Mask& a, const Mask& b);
 
-/// Query i sees key j iff j <= p(i) (Vaswani et al. 2017, section 3.2.3). With as many queries as keys p(i)
-/// is i; else say where the queries stand, with top_left(), bottom_right() or query_offset().
+/// Lets query i see key j iff j <= p(i) (Vaswani et al. 2017, section 3.2.3). With as many queries as keys
+/// p(i) is i; else say where the queries stand, with top_left(), bottom_right() or query_offset().
 HEED_EXPORT Mask causal();
 
-/// Query i sees key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys outside
-/// cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
+/// Lets query i see key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys
+/// outside cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
 HEED_EXPORT Mask window(Index left, Index right);
 
-/// The first query stands at the first key: query_offset(0).
+/// Puts the first query at the first key: query_offset(0).
 HEED_EXPORT Mask top_left();
 
-/// The last query stands at the last key that exists: query_offset(kv_length - query_len) for each sequence.
+/// Puts the last query at the last key that exists: query_offset(kv_length - query_len) for each sequence.
 /// What decoding against a cache wants.
 HEED_EXPORT Mask bottom_right();
 
-/// The first query stands at key `offset`; may be negative, and beyond the last key.
+/// Puts the first query at key `offset`, which may be negative, and beyond the last key.
 HEED_EXPORT Mask query_offset(Index offset);
 
-/// The same with a number for each sequence of the batch.
+/// Puts the first query of sequence b at key offsets[b], a number for each sequence of the batch.
 HEED_EXPORT Mask query_offsets(std::vector<Index> offsets);
 
-/// Only the first lengths[b] keys of sequence b exist, the rest is padding, whatever it holds: it is never
-/// read.
+/// Says that only the first lengths[b] keys of sequence b exist; the rest is padding, whatever it holds: it
+/// is never read.
 HEED_EXPORT Mask kv_lengths(std::vector<Index> lengths);
 
-/// scores -= slope[head] * |p(i) - j| (Press et al. 2022, "Train Short, Test Long"), a slope for each head.
+/// Subtracts slope[head] * |p(i) - j| from the scores (Press et al. 2022, "Train Short, Test Long"), a slope
+/// for each head.
 HEED_EXPORT Mask alibi(std::vector<double> slopes);
 
-/// The slopes of the paper: 2^(-8 h / n) for h = 1 ... n, with the paper's own rule where the number of heads
-/// n is no power of two. Throws ArgumentError unless num_heads is at least 1.
+/// Returns the slopes of the paper: 2^(-8 h / n) for h = 1 ... n, with the paper's own rule where the number
+/// of heads n is no power of two. Throws ArgumentError unless num_heads is at least 1.
 HEED_EXPORT std::vector<double> alibi_slopes(Index num_heads);
 
-/// One matrix as a mask; bias(), keep_where() and drop_where() make it from an Eigen matrix.
+/// Makes a mask of one matrix; bias(), keep_where() and drop_where() make it from an Eigen matrix.
 HEED_EXPORT Mask mask_matrix(const MaskMatrix& matrix);
 
-/// scores += bias, and -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len columns,
-/// and the rows that MaskRows says. It is looked at when attention runs, and must live until then. A matrix
-/// of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
+/// Adds a bias to the scores; -inf hides a key (it is skipped, whatever it holds). The matrix has kv_len
+/// columns, and the rows that MaskRows says. It is looked at when attention runs, and must live until then. A
+/// matrix of 0 and 1 is not a mask: as a bias it shifts scores by 1. additive_mask() refuses it.
 template <class T>
 Mask bias(MatrixView<const T> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::bias, per, scalar_type<T>(), untyped(view)});
 }
 
-/// Query i sees key j only where the matrix is true. Size, blocks and life as for bias().
+/// Lets query i see key j only where the matrix is true. Size, blocks and life are those of bias().
 inline Mask keep_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::keep, per, scalar_type<bool>(), untyped(view)});
 }
 
-/// Query i sees key j only where the matrix is false. Size, blocks and life as for bias().
+/// Lets query i see key j only where the matrix is false. Size, blocks and life are those of bias().
 inline Mask drop_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
 }

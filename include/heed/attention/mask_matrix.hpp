@@ -29,7 +29,7 @@ inline constexpr bool holds_bool = std::is_same_v<typename std::remove_cvref_t<M
 
 }  // namespace detail
 
-/// bias() of any Eigen expression with memory, without a copy.
+/// Makes bias() of any Eigen expression with memory, without a copy.
 template <detail::EigenMatrix Matrix>
 Mask bias(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(!std::is_integral_v<typename std::remove_cvref_t<Matrix>::Scalar>,
@@ -37,22 +37,22 @@ Mask bias(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   return bias(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
 
-/// keep_where() of any Eigen expression of bool with memory, without a copy.
+/// Makes keep_where() of any Eigen expression of bool with memory, without a copy.
 template <detail::EigenMatrix Matrix>
 Mask keep_where(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(detail::holds_bool<Matrix>, "keep_where takes a matrix of bool: compare the numbers first");
   return keep_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
 
-/// drop_where() of any Eigen expression of bool with memory, without a copy.
+/// Makes drop_where() of any Eigen expression of bool with memory, without a copy.
 template <detail::EigenMatrix Matrix>
 Mask drop_where(Matrix&& matrix, MaskRows per = MaskRows::nothing) {
   static_assert(detail::holds_bool<Matrix>, "drop_where takes a matrix of bool: compare the numbers first");
   return drop_where(detail::lasting_view(std::forward<Matrix>(matrix)), per);
 }
 
-/// The causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere. causal()
-/// does the same without the matrix, and skips what it hides. Throws ShapeError if n is negative.
+/// Returns the causal mask as a matrix to add to n x n scores: 0 where key j <= query i, -inf elsewhere.
+/// causal() does it without the matrix, and skips what it hides. Throws ShapeError if n is negative.
 template <class Scalar = double>
 Matrix<Scalar> causal_mask(Index n) {
   static_assert(detail::require_number<Scalar>());
@@ -62,8 +62,8 @@ Matrix<Scalar> causal_mask(Index n) {
   return mask;
 }
 
-/// bias(matrix) for a matrix that is meant as a mask, 0 where a query may see a key and -inf where it may
-/// not: throws ArgumentError if it holds anything else, such as the 1 of a matrix of zeros and ones.
+/// Makes bias(matrix) of a matrix that is meant as a mask, 0 where a query may see a key and -inf where it
+/// may not: throws ArgumentError if it holds anything else, such as the 1 of a matrix of zeros and ones.
 template <class M>
 Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
   using Scalar = typename M::Scalar;
@@ -84,7 +84,7 @@ Mask additive_mask(const Eigen::DenseBase<M>& matrix) {
   return bias(entries);
 }
 
-/// A matrix that would be gone before attention looks at it.
+/// Refuses a matrix that would be gone before attention looks at it.
 template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
 Mask additive_mask(Eigen::Matrix<Scalar, Rows, Cols, Options, MaxRows, MaxCols>&& matrix) = delete;
 

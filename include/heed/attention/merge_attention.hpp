@@ -14,7 +14,7 @@
 
 namespace heed {
 
-/// (out, logsumexp) becomes the attention over its keys and the other part's:
+/// Turns (out, logsumexp) into the attention over its keys and the other part's:
 ///   m = max(a, b), w_a = exp(a - m), w_b = exp(b - m), out = (w_a out_a + w_b out_b) / (w_a + w_b),
 ///   logsumexp = m + log(w_a + w_b).
 ///
@@ -83,7 +83,7 @@ void merge_attention(Eigen::DenseBase<O>& out, Eigen::DenseBase<L>& logsumexp,
   }
 }
 
-/// The same for whole results. Their weights, if there are any, are not merged.
+/// Merges whole results. Their weights, if there are any, are not merged.
 template <class Scalar>
 void merge_attention(AttentionResult<Scalar>& result, const AttentionResult<Scalar>& other) {
   merge_attention(result.out, result.logsumexp, other.out, other.logsumexp);

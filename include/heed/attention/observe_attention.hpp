@@ -71,7 +71,7 @@ class TopWeights final : public WeightsObserver<T> {
 };
 
 /// For every key the sum of its weights over all queries: how much each token is looked at, by which a cache
-/// evicts (Zhang et al. 2023, "H2O"). The same bits for any number of threads.
+/// evicts (Zhang et al. 2023, "H2O"). Has the same bits for any number of threads.
 template <class T>
 class ColumnSums final : public WeightsObserver<T> {
  public:
@@ -94,7 +94,7 @@ class ColumnSums final : public WeightsObserver<T> {
   Index num_heads_ = 0;
 };
 
-/// The whole rows of weights of chosen heads and queries, the same ones for every sequence that has them.
+/// The whole rows of weights of chosen heads and queries, chosen alike for every sequence that has them.
 template <class T>
 class SelectedWeights final : public WeightsObserver<T> {
  public:
@@ -169,9 +169,10 @@ WeightsCallback<T, F> weights_callback(F f) {
   return WeightsCallback<T, F>(std::move(f));
 }
 
-/// scaled_dot_product_attention with observers of its weights; out has the same bits as without. Time: the
-/// scores are computed a second time for the tiles that anybody wants. Errors, memory and threads as there,
-/// and what the observers' prepare() and rethrow() throw.
+/// Returns scaled_dot_product_attention() and hands its weights to observers; out has the same bits as
+/// without them. Time: the scores are computed a second time for the tiles that an observer wants. Errors,
+/// memory and threads are those of scaled_dot_product_attention(), and what the observers' prepare() and
+/// rethrow() throw.
 template <class Q, class K, class V>
 Matrix<typename Q::Scalar> observe_attention(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,

@@ -52,8 +52,8 @@ inline Index per_sequence(Index rows, Index batch_size, const char* name) {
   return batch_size == 0 ? 0 : rows / batch_size;
 }
 
-/// The most rows of a sequence. Starts that are negative or fall are passed over: check_attention() throws
-/// for them, and their differences might be no Index.
+/// Returns the rows of the longest sequence. Starts that are negative or fall are passed over:
+/// check_attention() throws for them, and their differences might be no Index.
 inline Index longest(const std::vector<Index>& starts) {
   Index most = 0;
   for (std::size_t b = 1; b < starts.size(); ++b) {
@@ -62,7 +62,7 @@ inline Index longest(const std::vector<Index>& starts) {
   return most;
 }
 
-/// How many sequences there are, and how long the longest is.
+/// Returns how many sequences there are, and how long the longest is.
 inline Index batch_size_of(const AttentionOptions& options) {
   const auto said = [](const std::vector<Index>& starts) { return static_cast<Index>(starts.size()) - 1; };
   if (options.query_starts.empty() && options.kv_starts.empty()) return options.batch_size;

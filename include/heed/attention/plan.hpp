@@ -50,11 +50,11 @@ struct AttentionShape {
   Index query_rows() const noexcept { return query_start(batch_size); }
   Index kv_rows() const noexcept { return kv_start(batch_size); }
 
-  /// What a mask is made to fit.
+  /// Returns the sizes that a mask is made to fit.
   MaskSizes mask_sizes() const noexcept { return {batch_size, num_heads, query_len, kv_len}; }
 
-  /// Row of a query in a matrix that has one for each head and query: sequence by sequence, within it head by
-  /// head, as weights are stacked.
+  /// Returns the row of a query in a matrix that has one for each head and query: sequence by sequence,
+  /// within it head by head, as weights are stacked.
   Index stacked_row(Index sequence, Index head, Index query) const noexcept {
     return query_start(sequence) * num_heads + head * query_len_of(sequence) + query;
   }
@@ -105,14 +105,14 @@ struct AttentionTensors {
 };
 
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
-/// mask does not fit, something asks where the queries stand and nobody says it (mask.hpp), or an option
-/// makes no sense (ArgumentError). with_functions: functions of the caller's take part in the scores.
+/// mask does not fit, something asks where the queries stand and the mask does not say it (mask.hpp), or an
+/// option makes no sense (ArgumentError). with_functions: functions of the caller's take part in the scores.
 HEED_EXPORT void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                                  ScalarType scalar, bool with_functions = false);
 
 namespace detail {
 
-/// What asks where the queries stand, beside the mask; nullptr: nothing does.
+/// Returns what asks where the queries stand, beside the mask; nullptr if nothing does.
 inline const char* asking_for_positions(const ScoreOptions& options, bool with_functions) noexcept {
   if (options.rotary) return "rotary";
   return with_functions ? "a function of scores" : nullptr;
@@ -160,17 +160,19 @@ class HEED_EXPORT AttentionPlan {
       "plans run on kernels, for float and double; scaled_dot_product_attention takes other scalars");
 
  public:
-  /// Matrices in the mask, and what the functions' context points to, are looked at by each run, and must
-  /// live as long. An executor of less concurrency than `threads` is right too. threads: how many tasks of a
-  /// run may be under way at once. Throws as check_attention does, ArgumentError if threads < 1.
+  /// Plans runs of one shape. Matrices in the mask, and what the functions' context points to, are looked at
+  /// by each run, and must live as long. An executor of less concurrency than `threads` is right too.
+  /// threads: how many tasks of a run may be under way at once. Throws as check_attention does, ArgumentError
+  /// if threads < 1.
   explicit AttentionPlan(const AttentionShape& shape, const Mask& mask = {}, const ScoreOptions& options = {},
                          Index threads = 1, const ScoreFunctions<T>& functions = {});
 
   const AttentionShape& shape() const noexcept { return shape_; }
   const Mask& mask() const noexcept { return mask_; }
 
-  /// Scratch memory of one run, exact: O(head_dim + value_dim) for each thread, nothing that grows with the
-  /// lengths. (A cache of T needs no packed tiles, but a plan does not know what it will run on.)
+  /// Returns the bytes of scratch memory of one run, exactly: O(head_dim + value_dim) for each thread,
+  /// nothing that grows with the lengths. (A cache of T needs no packed tiles, but a plan does not know what
+  /// it will run on.)
   std::size_t workspace_bytes() const noexcept { return static_cast<std::size_t>(threads_) * thread_bytes_; }
 
   /// Throws as check_tensors does.
@@ -184,8 +186,8 @@ class HEED_EXPORT AttentionPlan {
   /// its own workspace.
   void run(const AttentionTensors<T>& tensors, void* workspace, Executor* executor = nullptr) const noexcept;
 
-  /// Instruction set, tiles, blocks, threads and bytes of the workspace, each with the reason why: lines for
-  /// people, the words may change.
+  /// Describes instruction set, tiles, blocks, threads and bytes of the workspace, each with the reason why:
+  /// lines for people, the words may change.
   std::string to_string() const;
 
  private:

@@ -16,7 +16,7 @@
 
 namespace heed::reference {
 
-/// out = a * b: a is m x k, b is k x n, out is m x n.
+/// Computes out = a * b: a is m x k, b is k x n, out is m x n.
 template <class T>
 void matrix_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> out) {
   for (Index i = 0; i < a.rows; ++i) {
@@ -28,9 +28,9 @@ void matrix_product(MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> 
   }
 }
 
-/// The attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after another.
-/// The tensors are as check_tensors wants them; the mask, options and functions are those of AttentionPlan.
-/// Memory: one row of scores, and with a rotary the turned queries and keys.
+/// Computes the attention of every head of every sequence (Vaswani et al. 2017, equation 1), one row after
+/// another. The tensors are as check_tensors wants them; mask, options and functions are as for
+/// AttentionPlan. Memory: one row of scores, and with a rotary the turned queries and keys.
 template <class T>
 void attention(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                const AttentionTensors<T>& tensors, const ScoreFunctions<T>& functions = {}) {

@@ -46,27 +46,27 @@ struct RotaryOptions {
 /// same angles the other way: -(max_positions - 1) ... -1. A value: copies share their tables.
 class HEED_EXPORT Rotary {
  public:
-  /// The first rotary_dim elements of each head are turned, the others stay. Throws ArgumentError unless
-  /// rotary_dim is even and positive, max_positions not negative, and the options are finite and positive,
-  /// or if the machine has no memory for a table of them.
-  /// Memory: max_positions * rotary_dim numbers, for each scalar type that is used, and twice as many more if
-  /// a query stands before the first key.
+  /// Turns the first rotary_dim elements of each head; the others stay. Throws ArgumentError unless
+  /// rotary_dim is even and positive, max_positions not negative, and the options are finite and positive, or
+  /// if the machine has no memory for a table of them. Memory: max_positions * rotary_dim numbers, for each
+  /// scalar type that is used, and twice as many more if a query stands before the first key.
   Rotary(Index rotary_dim, Index max_positions, const RotaryOptions& options = {});
 
   Index rotary_dim() const noexcept;
   Index max_positions() const noexcept;
   RotaryLayout layout() const noexcept;
 
-  /// The angle of pair i at a position, in radians: (position + offset) / linear_factor times its frequency.
+  /// Returns the angle of pair i at a position, in radians: (position + offset) / linear_factor times its
+  /// frequency.
   double angle(Index position, Index pair) const noexcept;
 
-  /// Row by row for each position: the cosines of all pairs, then their sines. Points to the row of position
-  /// 0; with before_first_key, those of -(max_positions - 1) ... -1 lie before it. T is float or double. Made
-  /// at the first call; thread-safe.
+  /// Returns, row by row for each position, the cosines of all pairs, then their sines. Points to the row of
+  /// position 0; with before_first_key, the rows of -(max_positions - 1) ... -1 lie before it. T is float or
+  /// double. Made at the first call; thread-safe.
   template <class T>
   const T* table(bool before_first_key = false) const;
 
-  /// For people: "rotary(64 of each head, half split, base 10000)".
+  /// Returns words for people: "rotary(64 of each head, half split, base 10000)".
   std::string to_string() const;
 
  private:

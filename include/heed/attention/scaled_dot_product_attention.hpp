@@ -52,8 +52,8 @@ struct AttentionWeights {
     kv_starts = shape.kv_starts;
   }
 
-  /// The query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no such head
-  /// or sequence.
+  /// Returns the query_len x kv_len weights of one head of one sequence. Throws RangeError if there is no
+  /// such head or sequence.
   auto head(Index head, Index sequence = 0) const {
     if (head < 0 || head >= num_heads || sequence < 0 || sequence >= batch_size) {
       throw_range_error("head " + std::to_string(head) + " of sequence " + std::to_string(sequence) +
@@ -81,7 +81,7 @@ namespace detail {
 template <class First, class... Others>
 inline constexpr bool same_scalar = (std::is_same_v<typename First::Scalar, typename Others::Scalar> && ...);
 
-/// The views of what an attention reads; what it writes is left empty.
+/// Returns the views of what an attention reads; what it writes is left empty.
 template <class Q, class K, class V>
 AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& query,
                                                    const Eigen::DenseBase<K>& key,
@@ -95,7 +95,7 @@ AttentionTensors<typename Q::Scalar> input_tensors(const Eigen::DenseBase<Q>& qu
   return tensors;
 }
 
-/// The sizes of an attention, checked, so that results may be given theirs.
+/// Returns the sizes of an attention, checked, so that results may be given theirs.
 template <class Scalar>
 AttentionShape checked_shape(const AttentionTensors<Scalar>& inputs, const AttentionOptions& options,
                              bool with_functions = false) {
@@ -126,7 +126,7 @@ template <class Scalar>
 
 }  // namespace detail
 
-/// out = softmax(scale * query * key^T + bias, over the visible keys) * value, for each head.
+/// Computes out = softmax(scale * query * key^T + bias, over the visible keys) * value, for each head.
 ///
 /// query (batch_size * query_len) x (num_heads * head_dim), key (batch_size * kv_len) x (num_kv_heads *
 /// head_dim), value (batch_size * kv_len) x (num_kv_heads * value_dim), out (batch_size * query_len) x
@@ -147,7 +147,7 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const E
                         tensors);
 }
 
-/// The same into a part of a matrix: m.topRows(n) as out.
+/// Computes attention into a part of a matrix: m.topRows(n) as out.
 template <class Q, class K, class V, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                        const Eigen::DenseBase<V>& value, Eigen::DenseBase<O>&& out,
@@ -155,7 +155,9 @@ void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const E
   scaled_dot_product_attention_into(query, key, value, out, options);
 }
 
-/// The same, returning a new matrix.
+/// Returns softmax(scale * query * key^T + bias, over the visible keys) * value for each head, in a new
+/// matrix of (batch_size * query_len) x (num_heads * value_dim). Sizes, errors, memory and threads are those
+/// of scaled_dot_product_attention_into().
 template <class Q, class K, class V>
 Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query,
                                                         const Eigen::DenseBase<K>& key,
@@ -170,7 +172,7 @@ Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q
   }
 }
 
-/// The same, for no other option than a mask.
+/// Returns attention under a mask, without other options.
 template <class Q, class K, class V, std::same_as<Mask> M>
 Matrix<typename Q::Scalar> scaled_dot_product_attention(const Eigen::DenseBase<Q>& query,
                                                         const Eigen::DenseBase<K>& key,
@@ -205,8 +207,8 @@ AttentionResult<typename Q::Scalar> attention_result(const Eigen::DenseBase<Q>& 
 
 }  // namespace detail
 
-/// The same, with the weights and the logsumexp of every head: out has the same bits as without them. Memory:
-/// the weights are batch_size * num_heads * query_len * kv_len numbers.
+/// Returns attention with the weights and the logsumexp of every head: out has the same bits as without them.
+/// Memory: the weights are batch_size * num_heads * query_len * kv_len numbers.
 template <class Q, class K, class V>
 AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,
@@ -214,8 +216,8 @@ AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_weights(
   return detail::attention_result(query, key, value, options, true);
 }
 
-/// The same with the logsumexp alone, of which there is a number for each row and head: what
-/// merge_attention() needs. The result's weights stay empty.
+/// Returns attention with its logsumexp, a number for each row and head: what merge_attention() needs. The
+/// result's weights stay empty.
 template <class Q, class K, class V>
 AttentionResult<typename Q::Scalar> scaled_dot_product_attention_with_logsumexp(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,

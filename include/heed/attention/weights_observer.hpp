@@ -2,7 +2,7 @@
 
 // Attention weights without the query_len x kv_len matrix: an observer is handed the finished weights tile by
 // tile, in a second pass that computes them from the rows' logsumexp (as Dao et al. 2022 do for gradients).
-// out is the same to the bit whether anyone observes or not.
+// out is the same to the bit whether it is observed or not.
 
 #include "heed/core/config.hpp"
 
@@ -32,22 +32,22 @@ class WeightsObserver {
  public:
   virtual ~WeightsObserver() = default;
 
-  /// Called before a run, to check the sizes and make room. May throw.
+  /// Checks the sizes and makes room; called before a run. May throw.
   virtual void prepare(const AttentionShape& shape) = 0;
 
-  /// False where no tile of these queries is wanted: their weights are then not computed.
+  /// Returns false where no tile of these queries is wanted: their weights are then not computed.
   virtual bool wants(Index /*sequence*/, Index /*head*/, Index /*first_query*/,
                      Index /*num_queries*/) const noexcept {
     return true;
   }
 
-  /// True if tiles that are 0 throughout are wanted too, with data == nullptr.
+  /// Returns true if tiles that are 0 throughout are wanted too, with data == nullptr.
   virtual bool wants_zeros() const noexcept { return false; }
 
-  /// True if all rows of a head must come in ascending order, on one thread: for sums over rows.
+  /// Returns true if all rows of a head must come in ascending order, on one thread: for sums over rows.
   virtual bool in_order() const noexcept { return false; }
 
-  /// One tile. For each query, keys come in ascending order.
+  /// Takes one tile. For each query, keys come in ascending order.
   virtual void take(const WeightsTile<T>& tile) noexcept = 0;
 
   /// Throws what take() could not.

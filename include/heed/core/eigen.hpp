@@ -21,8 +21,9 @@ using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 template <class Scalar>
 using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// The view of any Eigen expression that has memory: a matrix of either storage order, Block, Map, Ref, with
-/// any strides. An expression without memory, such as a product, is a compile error: call .eval() on it.
+/// Returns the view of any Eigen expression that has memory: a matrix of either storage order, Block, Map,
+/// Ref, with any strides. An expression without memory, such as a product, is a compile error: call .eval()
+/// on it.
 template <class Derived>
 MatrixView<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>& matrix) {
   static_assert((static_cast<unsigned>(Derived::Flags) & Eigen::DirectAccessBit) != 0,
@@ -31,11 +32,11 @@ MatrixView<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>&
   return {m.data(), m.rows(), m.cols(), m.rowStride(), m.colStride()};
 }
 
-/// A temporary would be gone before its view is looked at: keep the matrix in a variable.
+/// Refuses a temporary, which would be gone before its view is looked at: keep the matrix in a variable.
 template <class Scalar, int Rows, int Cols, int Options, int MaxRows, int MaxCols>
 MatrixView<const Scalar> view(Eigen::Matrix<Scalar, Rows, Cols, Options, MaxRows, MaxCols>&& matrix) = delete;
 
-/// The writable view.
+/// Returns a writable view of an Eigen expression that has memory.
 template <class Derived>
 MatrixView<typename Derived::Scalar> mutable_view(Eigen::DenseBase<Derived>& matrix) {
   static_assert((static_cast<unsigned>(Derived::Flags) & Eigen::DirectAccessBit) != 0 &&

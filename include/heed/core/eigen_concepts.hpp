@@ -17,7 +17,7 @@ concept EigenMatrix = requires {
   typename std::remove_cvref_t<Matrix>::Scalar;
 };
 
-/// The view of an Eigen expression that is looked at later.
+/// Returns the view of an Eigen expression that is looked at later.
 template <class Matrix>
 auto lasting_view(Matrix&& matrix) {
   using Plain = std::remove_cvref_t<Matrix>;

@@ -13,8 +13,8 @@ namespace heed {
 /// Runs tasks, on whatever threads it has. To adapt a pool of your own, derive and write run().
 class HEED_EXPORT Executor {
  public:
-  /// concurrency: how many tasks can be under way at once, at least 1; an engine splits its work and its
-  /// workspace by it.
+  /// Takes how many tasks can be under way at once, at least 1; an engine splits its work and its workspace
+  /// by it.
   explicit Executor(Index concurrency);
   virtual ~Executor();
   Executor(const Executor&) = delete;
@@ -37,7 +37,7 @@ class HEED_EXPORT Executor {
 /// that was forked inside a task must not return from it.
 class HEED_EXPORT ThreadPool final : public Executor {
  public:
-  /// threads: how many threads work, the caller's included; 0 means one for each processor. Throws
+  /// Makes a pool of `threads` threads, the caller's included; 0 means one for each processor. Throws
   /// ArgumentError if negative.
   explicit ThreadPool(Index threads = 0);
   ~ThreadPool() override;

@@ -53,7 +53,7 @@ inline void set_float_register(FloatSwitches) noexcept {}
 
 #endif
 
-/// The switches of this thread.
+/// Returns the switches of this thread.
 inline FloatSwitches float_switches() noexcept {
   return float_register() & ~kFloatFlags;
 }

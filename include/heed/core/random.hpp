@@ -14,16 +14,16 @@ namespace heed {
 /// platform. No global state; one object serves one thread at a time.
 class HEED_EXPORT Random {
  public:
-  /// random.Random(seed) for a non-negative integer seed.
+  /// Seeds the generator, as CPython's random.Random(seed) does for a non-negative integer seed.
   explicit Random(std::uint64_t seed);
 
-  /// Uniform in [0, 2^32): getrandbits(32).
+  /// Draws uniformly from [0, 2^32): getrandbits(32).
   std::uint32_t next_word() noexcept;
 
-  /// Uniform in [0, 1), a multiple of 2^-53: random().
+  /// Draws uniformly from [0, 1), a multiple of 2^-53: random().
   double random() noexcept;
 
-  /// low + (high - low) * random(), rounded as CPython does: uniform(low, high).
+  /// Draws low + (high - low) * random(), rounded as CPython does: uniform(low, high).
   double uniform(double low, double high) noexcept;
 
   /// 624 words of state, and how many of them have been used up: for checkpoints. CPython's getstate().

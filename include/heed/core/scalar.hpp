@@ -25,7 +25,7 @@ inline constexpr bool is_complex = requires(const Scalar& x) {
   x.imag();
 };
 
-/// A number as a scalar. One that carries derivatives is made from a double, and has none.
+/// Returns a number as a scalar. A scalar that carries derivatives is made from a double, and has none.
 template <class Scalar, class Number>
 Scalar number(Number x) {
   if constexpr (std::is_floating_point_v<Scalar>) {

@@ -13,16 +13,15 @@
 
 namespace heed::detail {
 
-// Work is cut into so many items for each thread, if it is large enough: who comes late or is slow does
-// fewer.
+// Large jobs are cut into four items per thread, so that a late or slow thread simply takes fewer.
 inline constexpr Index kItemsPerThread = 4;
 
-// More threads would only be parts that nobody works on. Small multiples of so many cannot overflow.
+// More threads would only be parts without work. Small multiples of this number cannot overflow.
 inline constexpr Index kMaxThreads = Index{1} << 16;
 
 /// Ranges of neighboring items, one for each thread at best. A thread draws from its own, one item after
-/// another, and when that is used up from those of the others: a slow thread does less, and one that never
-/// comes does nothing.
+/// another, and when that is used up from the other ranges: a slow thread does less, and one that never comes
+/// does nothing.
 class SharedItems {
  public:
   SharedItems(Index items, Index ranges) noexcept : num_ranges_(std::clamp<Index>(ranges, 1, kMaxRanges)) {
@@ -59,7 +58,7 @@ class SharedItems {
 /// done. work does not throw. Neighboring items stay with one thread. Drawn by turns, heads side by side
 /// would have their results written into the same cache lines by two processors at once: that took 5 to 8 %
 /// longer (two threads, 12 heads of 64, 64 to 512 queries, float). The tasks work under the caller's
-/// floating-point environment, whoever's threads they run on.
+/// floating-point environment, on whichever threads they run.
 template <class Work>
 void run_shared(Executor& executor, Index threads, Index items, Index ranges, const Work& work) noexcept {
   struct Context {
@@ -77,7 +76,8 @@ void run_shared(Executor& executor, Index threads, Index items, Index ranges, co
       &context);
 }
 
-/// The same, on the calling thread alone where there is no executor or threads is 1.
+/// Calls work(thread, item) once for each item, by `threads` tasks of the executor, or on the calling thread
+/// alone where there is no executor or threads is 1.
 template <class Work>
 void share_items(Executor* executor, Index threads, Index items, const Work& work) noexcept {
   if (executor == nullptr || threads <= 1) {

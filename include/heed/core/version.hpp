@@ -8,7 +8,8 @@
 
 namespace heed {
 
-/// The version of the compiled library, "0.1.0": compare it with the HEED_VERSION_* macros of the headers.
+/// Returns the version of the compiled library, "0.1.0": compare it with the HEED_VERSION_* macros of the
+/// headers.
 HEED_EXPORT const char* version() noexcept;
 
 }  // namespace heed

@@ -1,7 +1,7 @@
 #pragma once
 
-// A matrix in somebody's memory, in any storage order and with any strides: what crosses the border between
-// the Eigen-facing headers and the compiled engine.
+// A matrix view: a matrix in memory that belongs to someone else, in any storage order and with any strides:
+// what crosses the border between the Eigen-facing headers and the compiled engine.
 
 #include "heed/core/config.hpp"
 
@@ -26,7 +26,7 @@ struct MatrixView {
 
   bool empty() const { return rows == 0 || cols == 0; }
 
-  /// Rows [first_row, first_row + num_rows) and columns [first_col, first_col + num_cols); nothing is
+  /// Returns rows [first_row, first_row + num_rows) and columns [first_col, first_col + num_cols); nothing is
   /// checked.
   MatrixView block(Index first_row, Index first_col, Index num_rows, Index num_cols) const {
     // An empty matrix may have no memory at all, so no address inside it is computed.
@@ -54,7 +54,7 @@ UntypedView untyped(const MatrixView<T>& view) {
   return {view.data, view.rows, view.cols, view.row_stride, view.col_stride, sizeof(T)};
 }
 
-/// "3 x 4", for messages.
+/// Returns "3 x 4", for messages.
 inline std::string size_text(const UntypedView& view) {
   return std::to_string(view.rows) + " x " + std::to_string(view.cols);
 }
@@ -63,8 +63,8 @@ std::string size_text(const MatrixView<T>& view) {
   return size_text(untyped(view));
 }
 
-/// True if an element of `a` and an element of `b` may share memory. Exact for views of one matrix (equal
-/// strides, as column blocks have); for others the whole ranges of addresses are compared.
+/// Returns true if an element of `a` and an element of `b` may share memory. It is exact for views of one
+/// matrix (equal strides, as column blocks have); for others the whole ranges of addresses are compared.
 HEED_EXPORT bool overlap(const UntypedView& a, const UntypedView& b) noexcept;
 
 template <class A, class B>

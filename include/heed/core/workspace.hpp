@@ -17,7 +17,8 @@ class Workspace {
   Workspace() = default;
   explicit Workspace(std::size_t bytes) { reserve(bytes); }
 
-  /// At least `bytes` bytes; what was in the memory before is lost if it has to grow. Throws std::bad_alloc.
+  /// Makes room for at least `bytes` bytes; what was in the memory before is lost if it has to grow. Throws
+  /// std::bad_alloc.
   void* reserve(std::size_t bytes) {
     if (bytes > size_) {
       memory_.reset();

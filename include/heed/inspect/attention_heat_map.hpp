@@ -54,7 +54,7 @@ class HeatMapObserver final : public WeightsObserver<T> {
     }
   }
 
-  /// The picture, after a run.
+  /// Returns the picture, after a run.
   std::string text() const {
     std::vector<double> values;
     values.reserve(cells_.size());

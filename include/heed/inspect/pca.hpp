@@ -84,9 +84,9 @@ void fix_sign(Column&& axis) {
 
 }  // namespace pca_detail
 
-/// The first `components` principal components of n points in d dimensions, one point per row; any Eigen
-/// expression of float, double or long double. Computed in double at least; the same bits for any storage
-/// order of the input.
+/// Returns the first `components` principal components of n points in d dimensions, one point per row; any
+/// Eigen expression of float, double or long double. Computed in double at least, with the same bits for any
+/// storage order of the input.
 ///
 /// No size is an error. What does not exist is zero: the mean of no rows, the variance of one, and every
 /// component beyond the rank of the data (so at most min(n - 1, d) are not zero; constant data has none),

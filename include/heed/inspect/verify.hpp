@@ -51,11 +51,11 @@ auto apply_module(Module&& module, const Matrix<Scalar>& x) {
 
 }  // namespace detail
 
-/// Does the output at a position depend on later positions? For several cuts, every row of x from the cut on
-/// is replaced by uniform(-1, 1), and the outputs before the cut are compared: a causal module shows no
-/// difference. module is called as module(x) or module.forward(x), x being seq_len x d_model, and must return
-/// seq_len rows (else ShapeError). Time: one call for each cut. Throws ArgumentError for a negative or NaN
-/// tolerance or max_cuts below 1.
+/// Tells whether the output at a position depends on later positions. For several cuts, every row of x from
+/// the cut on is replaced by uniform(-1, 1), and the outputs before the cut are compared: a causal module
+/// shows no difference. module is called as module(x) or module.forward(x), x being seq_len x d_model, and
+/// must return seq_len rows (else ShapeError). Time: one call for each cut. Throws ArgumentError for a
+/// negative or NaN tolerance or max_cuts below 1.
 template <class Module, class X>
 CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const CausalOptions& options = {}) {
   static_assert(std::is_floating_point_v<typename X::Scalar>,
@@ -114,8 +114,8 @@ CausalReport verify_causal(Module&& module, const Eigen::DenseBase<X>& x, const 
   return report;
 }
 
-/// The same for a layer of attention under a mask. A layer's mask belongs to the call, so it is given here
-/// too.
+/// Tells whether the output of a layer of attention under a mask depends on later positions. A layer's mask
+/// belongs to the call, so it is given here too.
 template <class Scalar, class X>
 CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                            const Mask& mask, const CausalOptions& options = {}) {
@@ -134,9 +134,9 @@ struct RowSumReport {
   double tolerance = 0;
 };
 
-/// Is every row of `weights` a distribution: no weight below 0, and a sum of 1, or a row of zeros for a query
-/// that sees no key? tolerance defaults to 8 eps of the scalar type, times the root of (columns / 128) if
-/// there are more columns, as rounding grows with the sum. A weight of NaN fails.
+/// Tells whether every row of `weights` is a distribution: no weight below 0, and a sum of 1, or a row of
+/// zeros for a query that sees no key. tolerance defaults to 8 eps of the scalar type, times the root of
+/// (columns / 128) if there are more columns, as rounding grows with the sum. A weight of NaN fails.
 template <class W>
 RowSumReport rows_sum_to_one(const Eigen::DenseBase<W>& weights, double tolerance = -1) {
   using Scalar = typename W::Scalar;

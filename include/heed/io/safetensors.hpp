@@ -56,10 +56,10 @@ enum class Dtype {
   u64,
 };
 
-/// The name of an element type in a file's header: "F32", "BOOL", ...
+/// Returns the name of an element type in a file's header: "F32", "BOOL", ...
 HEED_EXPORT std::string_view dtype_name(Dtype dtype) noexcept;
 
-/// The size of one element in bits: 32 for F32, 6 for F6_E2M3.
+/// Returns the size of one element in bits: 32 for F32, 6 for F6_E2M3.
 HEED_EXPORT std::size_t dtype_bits(Dtype dtype) noexcept;
 
 /// The number types that tensors are converted to and from.
@@ -101,21 +101,20 @@ class HEED_EXPORT SafetensorsFile {
   /// data exactly, without overlap, gap or rest; the metadata's values are strings.
   static SafetensorsFile parse(std::vector<std::byte> bytes, const std::string& name);
 
-  /// All tensors, in the order of their data.
+  /// Returns all tensors, in the order of their data.
   const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
 
-  /// The file's "__metadata__": free text by key. Empty if it has none.
+  /// Returns the file's "__metadata__": free text by key. Empty if it has none.
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
-  /// The tensor of that name, or nullptr. The pointer lives as long as this object. O(log n).
+  /// Returns the tensor of that name, or nullptr. The pointer lives as long as this object. O(log n).
   const TensorInfo* find(std::string_view name) const noexcept;
 
-  /// The tensor of that name. Throws FileError, naming the file and the tensor, if there is none.
+  /// Returns the tensor of that name. Throws FileError, naming the file and the tensor, if there is none.
   const TensorInfo& at(std::string_view name) const;
 
-  /// The elements of a tensor as a row-major copy of type T. No number changes without notice:
-  ///  - a floating-point element is rounded to the nearest T, as by static_cast. That is exact except from
-  ///  F64 to
+  /// Returns the elements of a tensor as a row-major copy of type T. No number changes without notice: - a
+  /// floating-point element is rounded to the nearest T, as by static_cast. That is exact except from F64 to
   ///    float, where a value beyond the range of float becomes an infinity. NaN stays NaN;
   ///  - a floating-point element never becomes an integer: FileError;
   ///  - an integer or BOOL (0 or 1) must be exactly representable in T: else FileError with the value and its
@@ -125,9 +124,9 @@ class HEED_EXPORT SafetensorsFile {
   template <SafetensorsValue T>
   std::vector<T> values(std::string_view name) const;
 
-  /// The bytes of a tensor as they stand in the file: little-endian, row-major. They need not be aligned for
-  /// the element type, since headers may have any length: copy them (std::memcpy), do not cast the pointer.
-  /// The span lives as long as this object. Throws FileError if there is no such tensor.
+  /// Returns the bytes of a tensor as they stand in the file: little-endian, row-major. They need not be
+  /// aligned for the element type, since headers may have any length: copy them (std::memcpy), do not cast
+  /// the pointer. The span lives as long as this object. Throws FileError if there is no such tensor.
   std::span<const std::byte> bytes(std::string_view name) const;
 
  private:
@@ -155,7 +154,7 @@ struct TensorBytes {
   std::span<const std::byte> bytes;  ///< row-major, little-endian
 };
 
-/// The element type that stores T without change: F64, F32, I64, I32 or U8.
+/// Returns the element type that stores T without change: F64, F32, I64, I32 or U8.
 template <SafetensorsValue T>
 constexpr Dtype dtype_of() noexcept {
   if constexpr (std::is_same_v<T, double>) {

@@ -11,8 +11,8 @@
 
 namespace heed {
 
-/// f(x) for each element. NaN stays NaN, infinities give the limits. Error: GELU within a few roundings of x
-/// Phi(x). Threads: the caller's, or the executor's.
+/// Returns f(x) for each element. NaN stays NaN, infinities give the limits. Error: GELU within a few
+/// roundings of x Phi(x). Threads: the caller's, or the executor's.
 template <class X>
 Matrix<typename X::Scalar> activate(Activation kind, const Eigen::DenseBase<X>& x,
                                     Executor* executor = nullptr) {
@@ -22,8 +22,8 @@ Matrix<typename X::Scalar> activate(Activation kind, const Eigen::DenseBase<X>& 
   return out;
 }
 
-/// grad_out f'(x): the gradient with respect to x. A row of grad_out that is 0 gives 0, whatever x holds
-/// there. Throws ShapeError if the sizes differ.
+/// Returns grad_out f'(x): the gradient with respect to x. A row of grad_out that is 0 gives 0, whatever x
+/// holds there. Throws ShapeError if the sizes differ.
 template <class X, class G>
 Matrix<typename X::Scalar> activate_backward(Activation kind, const Eigen::DenseBase<X>& x,
                                              const Eigen::DenseBase<G>& grad_out,
@@ -37,7 +37,7 @@ Matrix<typename X::Scalar> activate_backward(Activation kind, const Eigen::Dense
   return grad_x;
 }
 
-/// f(gate) up, element by element: a gated unit (Shazeer 2020), SwiGLU with Activation::silu. Throws
+/// Returns f(gate) up, element by element: a gated unit (Shazeer 2020), SwiGLU with Activation::silu. Throws
 /// ShapeError if the sizes differ.
 template <class A, class B>
 Matrix<typename A::Scalar> gated(Activation kind, const Eigen::DenseBase<A>& gate,
@@ -57,8 +57,8 @@ struct GatedGradients {
   Matrix<Scalar> up;
 };
 
-/// The gradients of gated(). A row of grad_out that is 0 gives 0, whatever gate and up hold there. Throws
-/// ShapeError if the sizes differ.
+/// Returns the gradients of gated(). A row of grad_out that is 0 gives 0, whatever gate and up hold there.
+/// Throws ShapeError if the sizes differ.
 template <class A, class B, class G>
 GatedGradients<typename A::Scalar> gated_backward(Activation kind, const Eigen::DenseBase<A>& gate,
                                                   const Eigen::DenseBase<B>& up,

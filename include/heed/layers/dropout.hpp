@@ -20,9 +20,9 @@ inline void require_rate(double rate) {
 
 }  // namespace detail
 
-/// x / (1 - rate) where an element is kept, 0 where it is dropped; an element is dropped with probability
-/// `rate`, decided by its place, seed and stream alone. The backward pass is the same call on the gradient.
-/// float or double. Throws ArgumentError unless the rate is in [0, 1).
+/// Returns x / (1 - rate) where an element is kept, 0 where it is dropped; an element is dropped with
+/// probability `rate`, decided by its place, seed and stream alone. The backward pass is this call on the
+/// gradient. Scalars are float or double. Throws ArgumentError unless the rate is in [0, 1).
 template <class X>
 Matrix<typename X::Scalar> dropout(const Eigen::DenseBase<X>& x, const DropoutOptions& options,
                                    Executor* executor = nullptr) {

@@ -28,7 +28,8 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
  public:
   Matrix<Scalar> table;  // vocab_size x d_model
 
-  /// Filled row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is below 1.
+  /// Fills the table row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is
+  /// below 1.
   TokenEmbedding(Index vocab_size, Index d_model, Random& random) {
     detail::require_sizes_at_least_one(vocab_size, "vocab_size", d_model, "d_model");
     const double bound = 1.0 / std::sqrt(static_cast<double>(d_model));
@@ -40,8 +41,8 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
   Index vocab_size() const noexcept { return table.rows(); }
   Index d_model() const noexcept { return table.cols(); }
 
-  /// One row for each id: ids.size() x d_model. Throws RangeError, before anything is copied, if an id is not
-  /// in the table.
+  /// Returns one row for each id: ids.size() x d_model. Throws RangeError, before anything is copied, if an
+  /// id is not in the table.
   template <std::integral Id>
   Matrix<Scalar> forward(std::span<const Id> ids) const {
     check_ids(ids);
@@ -52,7 +53,8 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
     return rows;
   }
 
-  /// The same for any contiguous container of integers, such as what BpeTokenizer::encode returns.
+  /// Returns one row for each id of any contiguous container of integers, such as what BpeTokenizer::encode
+  /// returns.
   template <class Container>
   requires std::integral<typename Container::value_type> && requires(const Container& c) { std::span{c}; }
   Matrix<Scalar> forward(const Container& ids) const {

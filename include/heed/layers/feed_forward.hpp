@@ -42,8 +42,8 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
     Matrix<Scalar> hidden;  // what goes into w_down
   };
 
-  /// Weights as those of Linear, biases 0. Throws ShapeError if a size is below 1,
-  /// ArgumentError for more bytes than the machine has.
+  /// Draws weights as Linear does; biases are 0. Throws ShapeError if a size is below 1, ArgumentError for
+  /// more bytes than the machine has.
   FeedForward(Index d_model, Index d_ff, Random& random, const FeedForwardOptions& options = {})
       : up((require_memory_for(d_model, d_ff, options.gated), d_model), d_ff, random, options.bias),
         gate(options.gated ? std::optional(Linear<Scalar>(d_model, d_ff, random, options.bias))
@@ -51,7 +51,7 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
         down(d_ff, d_model, random, options.bias),
         activation(options.activation) {}
 
-  /// The given products; forward() checks that they fit.
+  /// Takes the given products; forward() checks that they fit.
   FeedForward(Linear<Scalar> up_product, std::optional<Linear<Scalar>> gate_product,
               Linear<Scalar> down_product, Activation kind)
       : up(std::move(up_product)),
@@ -59,15 +59,15 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
         down(std::move(down_product)),
         activation(kind) {}
 
-  /// x is rows x d_model, and so is the result. Throws ShapeError if sizes do not fit. Memory: three matrices
-  /// of rows x d_ff, two if it is not gated. Threads: the caller's, or the executor's.
+  /// Returns the layer's result for x; both are rows x d_model. Throws ShapeError if sizes do not fit.
+  /// Memory: three matrices of rows x d_ff, two if it is not gated. Threads: the caller's, or the executor's.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     Tape tape;
     return forward(x, tape, executor);
   }
 
-  /// The same, which leaves in `tape` what backward() needs.
+  /// Returns the layer's result for x, and leaves in `tape` what backward() needs.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Tape& tape, Executor* executor = nullptr) const {
     tape.up = up.forward(x, executor);
@@ -80,9 +80,10 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
     return down.forward(tape.hidden, executor);
   }
 
-  /// The gradient with respect to x; those of the weights are added to `gradients`. tape is what forward()
-  /// left for the same x. A row whose grad_out is 0, such as padding (padding.hpp), has gradient 0 and adds
-  /// nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before anything is written.
+  /// Returns the gradient with respect to x, and adds the gradients of the weights to `gradients`. `tape` is
+  /// what forward() left for this x. A row whose grad_out is 0, such as padding (padding.hpp), has gradient 0
+  /// and adds nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before anything is
+  /// written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Tape& tape, const Eigen::DenseBase<G>& grad_out,
                           FeedForward& gradients, Executor* executor = nullptr) const {
@@ -117,7 +118,7 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
  private:
   friend class ParameterWalk<FeedForward<Scalar>>;
 
-  /// All products together, before the first is made.
+  /// Asks for the memory of all products together, before the first is made.
   static void require_memory_for(Index d_model, Index d_ff, bool gated) {
     const std::uint64_t product = detail::matrix_bytes(sizeof(Scalar), d_model, d_ff);
     detail::require_memory(detail::times_bytes(gated ? 3 : 2, product), [&] {

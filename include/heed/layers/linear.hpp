@@ -32,8 +32,8 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   Matrix<Scalar> w;     // in x out
   RowVector<Scalar> b;  // 1 x out, or empty: none
 
-  /// w uniform in (-bound, bound), bound by default sqrt(3 / in), which keeps the variance; b 0. Throws
-  /// ShapeError if a size is below 1, ArgumentError for a bound that is not finite.
+  /// Draws w uniformly from (-bound, bound), bound by default sqrt(3 / in), which keeps the variance; b is 0.
+  /// Throws ShapeError if a size is below 1, ArgumentError for a bound that is not finite.
   Linear(Index in, Index out, Random& random, bool bias = true, double bound = -1) {
     detail::require_sizes_at_least_one(in, "in", out, "out");
     if (!detail::is_finite(bound))
@@ -46,7 +46,7 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   explicit Linear(Matrix<Scalar> weights, RowVector<Scalar> bias = {})
       : w(std::move(weights)), b(std::move(bias)) {}
 
-  /// x is rows x in, the result rows x out. Throws ShapeError if sizes do not fit.
+  /// Returns x w + b: x is rows x in, the result rows x out. Throws ShapeError if sizes do not fit.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
@@ -56,10 +56,10 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
     return out;
   }
 
-  /// The gradient with respect to x, grad_out w^T; those of the weights, x^T grad_out and the sum of the rows
-  /// of grad_out, are added to `gradients`, a layer of the same sizes. A row whose grad_out is 0, such as
-  /// padding (padding.hpp), adds nothing, whatever x holds there. Throws ShapeError or std::bad_alloc before
-  /// anything is written.
+  /// Returns the gradient with respect to x, grad_out w^T, and adds the gradients of the weights, x^T
+  /// grad_out and the sum of the rows of grad_out, to `gradients`, a layer of equal sizes. A row whose
+  /// grad_out is 0, such as padding (padding.hpp), adds nothing, whatever x holds there. Throws ShapeError or
+  /// std::bad_alloc before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out,
                           Linear& gradients, Executor* executor = nullptr) const {
@@ -72,15 +72,15 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
     return grad_x;
   }
 
-  /// The steps of backward(), for layers made of this one, which take all memory before they write: first the
-  /// gradient with respect to the input. Nothing is checked.
+  /// Returns the gradient with respect to the input: the first step of backward(), for layers made of this
+  /// one, which take all memory before they write. Nothing is checked.
   template <class G>
   Matrix<Scalar> input_gradient(const Eigen::DenseBase<G>& grad_out, Executor* executor) const {
     Matrix<Scalar> grad_x(grad_out.rows(), w.rows());
     multiply<Scalar>(view(grad_out), {view(w).transposed(), mutable_view(grad_x)}, executor);
     return grad_x;
   }
-  /// Scratch memory of add_weight_gradients().
+  /// Returns the bytes of scratch memory of add_weight_gradients().
   std::size_t weight_gradient_bytes(Index rows, Executor* executor) const {
     if constexpr (has_kernels<Scalar>) {
       return product_workspace_bytes<Scalar>(w.rows(), rows, w.cols(), detail::threads_of(executor));

@@ -48,7 +48,7 @@ struct CrossEntropy {
 
 namespace detail {
 
-/// How many targets count. Throws RangeError if one is neither a column nor ignored.
+/// Returns how many targets count. Throws RangeError if one is neither a column nor ignored.
 inline Index count_targets(std::span<const TokenId> targets, Index cols, TokenId ignored = ignored_target) {
   Index counted = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -62,7 +62,8 @@ inline Index count_targets(std::span<const TokenId> targets, Index cols, TokenId
   return counted;
 }
 
-/// The sum over rows in ascending order, whoever computed them, divided by a divisor; 0 if that is 0.
+/// Returns the sum over rows in ascending order, on whichever threads they were computed, divided by a
+/// divisor; 0 if that is 0.
 inline double mean_of(std::span<const double> losses, double divisor) {
   if (divisor == 0) return 0;
   double sum = 0;
@@ -99,7 +100,7 @@ inline void check_loss_options(const CrossEntropyOptions& options, Index cols) {
                        ", it must be mean, sum or none");
 }
 
-/// What the mean divides by: the sum of the weights of the targets that count.
+/// Returns what the mean divides by: the sum of the weights of the targets that count.
 inline double weight_of_targets(std::span<const TokenId> targets, const RowLoss& loss) {
   double sum = 0;
   for (const TokenId target : targets) sum += target == loss.ignored ? 0 : loss.weight(target);
@@ -144,22 +145,23 @@ CrossEntropy<typename X::Scalar> cross_entropy(const Eigen::DenseBase<X>& logits
 
 }  // namespace detail
 
-/// The mean over rows of -log softmax(logits)[target], in nats: how surprising the targets are. logits is
-/// rows x classes, targets has one class for each row, or ignored_target. From logits, so that a sure model
-/// has a finite loss, never NaN (but for logits that are NaN, or infinite where the target is). If all
-/// targets are ignored, the loss is 0. Throws ShapeError or RangeError before any work. Memory: a number for
-/// each row.
+/// Returns the mean over rows of -log softmax(logits)[target], in nats: how surprising the targets are.
+/// logits is rows x classes, targets has one class for each row, or ignored_target. The loss is computed from
+/// logits, so that a sure model has a finite loss, never NaN (but for logits that are NaN, or infinite where
+/// the target is). If all targets are ignored, the loss is 0. Throws ShapeError or RangeError before any
+/// work. Memory: a number for each row.
 template <class X>
 double cross_entropy(const Eigen::DenseBase<X>& logits, std::span<const TokenId> targets,
                      Executor* executor = nullptr) {
   return detail::cross_entropy(logits, targets, {}, false, executor).loss;
 }
 
-/// The same with class weights, label smoothing, another ignored target or the sum in place of the mean: with
-/// weights w and smoothing e a row with target t has the loss -(1 - e) w_t log p_t - e / classes * sum over c
-/// of w_c log p_c, and the mean divides by the sum of w_t over the rows that count. Where that sum is 0, the
-/// loss is 0. Throws as above; ArgumentError for an option out of range, and for LossReduction::none, which
-/// has no one number: cross_entropy_with_gradient() has those of the rows.
+/// Returns the loss with class weights, label smoothing, another ignored target or the sum in place of the
+/// mean: with weights w and smoothing e a row with target t has the loss -(1 - e) w_t log p_t - e / classes *
+/// sum over c of w_c log p_c, and the mean divides by the sum of w_t over the rows that count. Where that sum
+/// is 0, the loss is 0. Throws ShapeError or RangeError before any work, ArgumentError for an option out of
+/// range, and for LossReduction::none, which has no one number: cross_entropy_with_gradient() returns the
+/// losses of the rows.
 template <class X>
 double cross_entropy(const Eigen::DenseBase<X>& logits, std::span<const TokenId> targets,
                      const CrossEntropyOptions& options, Executor* executor = nullptr) {
@@ -170,8 +172,9 @@ double cross_entropy(const Eigen::DenseBase<X>& logits, std::span<const TokenId>
   return detail::cross_entropy(logits, targets, options, false, executor).loss;
 }
 
-/// The same with the losses of the rows and the gradient: (softmax(logits) - one at the target) / counted. A
-/// row that does not count has gradient 0, whatever its logits are.
+/// Returns the mean loss, the losses of the rows and the gradient with respect to the logits:
+/// (softmax(logits) - one at the target) / counted. A row that does not count has gradient 0, whatever its
+/// logits are.
 template <class X>
 CrossEntropy<typename X::Scalar> cross_entropy_with_gradient(const Eigen::DenseBase<X>& logits,
                                                              std::span<const TokenId> targets,
@@ -179,7 +182,8 @@ CrossEntropy<typename X::Scalar> cross_entropy_with_gradient(const Eigen::DenseB
   return detail::cross_entropy(logits, targets, {}, true, executor);
 }
 
-/// The same with options. With LossReduction::none, `loss` is the sum of `losses`.
+/// Returns the loss, the losses of the rows and the gradient, with class weights, label smoothing, another
+/// ignored target or another reduction. With LossReduction::none, `loss` is the sum of `losses`.
 template <class X>
 CrossEntropy<typename X::Scalar> cross_entropy_with_gradient(const Eigen::DenseBase<X>& logits,
                                                              std::span<const TokenId> targets,

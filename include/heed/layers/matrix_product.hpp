@@ -14,8 +14,8 @@
 
 namespace heed {
 
-/// The product of term.b with a, on views that fit: a is m x k, term.b is k x n, term.out is m x n and
-/// overlaps neither. Takes its scratch memory from a CallWorkspace.
+/// Computes the product of term.b with a, on views that fit: a is m x k, term.b is k x n, term.out is m x n
+/// and overlaps neither. Takes its scratch memory from a CallWorkspace.
 template <class Scalar>
 [[gnu::noinline]] void multiply(MatrixView<const Scalar> a, const ProductTerm<Scalar>& term,
                                 Executor* executor = nullptr) {
@@ -34,17 +34,17 @@ template <class Scalar>
   }
 }
 
-/// out = a * b
+/// Computes out = a * b, on views that fit.
 template <class Scalar>
 void multiply(MatrixView<const Scalar> a, MatrixView<const Scalar> b, MatrixView<Scalar> out,
               Executor* executor = nullptr) {
   multiply<Scalar>(a, ProductTerm<Scalar>{b, out}, executor);
 }
 
-/// a (m x k) times b (k x n), both any Eigen expression with memory. Unlike Eigen's own product, an element's
-/// bits depend on its row of a and its column of b alone: a row gives the same result whether it comes alone
-/// or with a thousand others. Throws ShapeError if the sizes do not fit. Works on the calling thread, or on
-/// the executor's.
+/// Returns a (m x k) times b (k x n), both any Eigen expression with memory. Unlike Eigen's own product, an
+/// element's bits depend on its row of a and its column of b alone: a row gives the same result whether it
+/// comes alone or with a thousand others. Throws ShapeError if the sizes do not fit. Works on the calling
+/// thread, or on the executor's.
 template <class A, class B>
 Matrix<typename A::Scalar> matrix_product(const Eigen::DenseBase<A>& a, const Eigen::DenseBase<B>& b,
                                           Executor* executor = nullptr) {

@@ -34,8 +34,8 @@ struct MultiHeadAttentionConfig {
   bool bias = false;                                    // whether the projections add a vector
 };
 
-/// concat over heads of softmax(q_h * k_h^T / sqrt(head_dim)) * v_h, times w_o, where q = x * w_q, k = x *
-/// w_k, v = x * w_v.
+/// Returns the concatenation over heads of softmax(q_h * k_h^T / sqrt(head_dim)) * v_h, times w_o, where q =
+/// x * w_q, k = x * w_k, v = x * w_v.
 ///
 /// x is (batch_size * seq_len) x d_model; w_q, w_k and w_v have d_model rows, and each num_heads blocks of
 /// columns (w_k and w_v num_kv_heads); w_o has num_heads * value_dim rows. All are Eigen expressions with
@@ -56,7 +56,7 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
                                  nullptr);
 }
 
-/// The same with a mask: multi_head_attention(x, w_q, w_k, w_v, w_o, 2, causal()).
+/// Returns multi-head attention under a mask: multi_head_attention(x, w_q, w_k, w_v, w_o, 2, causal()).
 template <class X, class Q, class K, class V, class O, std::same_as<Mask> M>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
                                                 const Eigen::DenseBase<K>& w_k,
@@ -68,8 +68,8 @@ Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, co
   return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, options);
 }
 
-/// The same with a mask matrix of 0 and -inf, such as causal_mask(n). Throws ArgumentError if it holds
-/// anything else.
+/// Returns multi-head attention under a mask matrix of 0 and -inf, such as causal_mask(n). Throws
+/// ArgumentError if it holds anything else.
 template <class X, class Q, class K, class V, class O, class M>
 Matrix<typename X::Scalar> multi_head_attention(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<Q>& w_q,
                                                 const Eigen::DenseBase<K>& w_k,
@@ -103,10 +103,11 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   RowVector b_v;
   RowVector b_o;
 
-  /// Weights filled row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order; biases are
+  /// Fills the weights row by row with uniform(-bound, bound), w_q, w_k, w_v and w_o in that order; biases
+  /// are
   /// 0. bound defaults to sqrt(3 / rows), which gives projections the variance of their input. Throws
   /// ShapeError unless sizes are positive, d_model is a multiple of num_heads where no head_dim is given, and
-  /// num_heads one of num_kv_heads, ArgumentError for more bytes than the machine has.
+  /// num_heads a multiple of num_kv_heads, ArgumentError for more bytes than the machine has.
   MultiHeadAttention(const MultiHeadAttentionConfig& sizes, Random& random, double bound = -1)
       : num_heads_(sizes.num_heads), num_kv_heads_(sizes.num_kv_heads.value_or(sizes.num_heads)) {
     require_heads();
@@ -145,12 +146,12 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     }
   }
 
-  /// The same with square weights and no biases.
+  /// Makes a layer of square weights, drawn as for a MultiHeadAttentionConfig, without biases.
   MultiHeadAttention(Index d_model, Index num_heads, Random& random, double bound = -1)
       : MultiHeadAttention(MultiHeadAttentionConfig{.d_model = d_model, .num_heads = num_heads}, random,
                            bound) {}
 
-  /// The given weights; forward() checks that they fit each other and x.
+  /// Takes the given weights; forward() checks that they fit each other and x.
   MultiHeadAttention(Matrix<Scalar> q, Matrix<Scalar> k, Matrix<Scalar> v, Matrix<Scalar> o, Index num_heads,
                      std::optional<Index> num_kv_heads = std::nullopt)
       : w_q(std::move(q)),
@@ -162,7 +163,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     require_heads();
   }
 
-  /// The weights as views; b_... are empty where there are none.
+  /// Returns the weights as views; b_... are empty where there are none.
   detail::ProjectionWeights<Scalar> projections() const {
     using detail::view_unless_empty;
     return {view(w_q),
@@ -181,14 +182,15 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
   Index head_dim() const noexcept { return w_q.cols() / num_heads_; }
   Index value_dim() const noexcept { return w_v.cols() / num_kv_heads_; }
 
-  /// As multi_head_attention(): x is (batch_size * seq_len) x d_model, and so is the result.
+  /// Returns the layer's result for x, as multi_head_attention() does; both are (batch_size * seq_len) x
+  /// d_model.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const LayerOptions& options = {}) const {
     require_scalar<X>();
     return detail::forward<Scalar>({view(x)}, projections(), num_heads_, own(options), nullptr);
   }
 
-  /// The same, for no other option than a mask: forward(x, causal()).
+  /// Returns the layer's result under a mask, without other options: forward(x, causal()).
   template <class X, std::same_as<Mask> M>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const M& mask) const {
     LayerOptions options;
@@ -196,15 +198,16 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     return forward(x, options);
   }
 
-  /// Cross-attention: x attends to other sequences. context is (batch_size * kv_len) x key_input_dim, which
-  /// value_input_dim must equal.
+  /// Lets x attend to other sequences: cross-attention. context is (batch_size * kv_len) x key_input_dim,
+  /// which value_input_dim must equal.
   template <class X, class C>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<C>& context,
                          const LayerOptions& options = {}) const {
     return forward(x, context, context, options);
   }
 
-  /// The same with keys and values made from different matrices of kv_len rows.
+  /// Lets x attend to keys and values made from two matrices, each of kv_len rows for each sequence:
+  /// cross-attention.
   template <class X, class K, class V>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<K>& key_input,
                          const Eigen::DenseBase<V>& value_input, const LayerOptions& options = {}) const {
@@ -215,8 +218,8 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                                    own(options), nullptr);
   }
 
-  /// forward() with the weights of every head; out has the same bits. Memory: batch_size * num_heads *
-  /// seq_len^2 more numbers.
+  /// Returns the result of forward() with the weights of every head; out has the bits of forward(). Memory:
+  /// batch_size * num_heads * seq_len^2 more numbers.
   template <class X>
   MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x,
                                                         const LayerOptions& options = {}) const {
@@ -226,7 +229,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     return result;
   }
 
-  /// The same for cross-attention.
+  /// Returns the result of cross-attention with the weights of every head.
   template <class X, class C>
   MultiHeadAttentionResult<Scalar> forward_with_weights(const Eigen::DenseBase<X>& x,
                                                         const Eigen::DenseBase<C>& context,
@@ -239,7 +242,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     return result;
   }
 
-  /// A cache that fits this layer. Scalar is float or double.
+  /// Makes a cache that fits this layer. Scalar is float or double.
   KvCache<Scalar> make_cache(Index capacity, Index batch_size = 1, KvStorage storage = KvStorage::same,
                              bool ring = false) const {
     return KvCache<Scalar>({.batch_size = batch_size,
@@ -251,10 +254,10 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                             .ring = ring});
   }
 
-  /// The first tokens of the cache's sequences, or more of them: x is (batch_size * n) x d_model. Their keys
-  /// and values are appended, and they attend to all tokens so far, themselves included, as the mask lets
-  /// them: pass causal(). Each row has the bits that forward() gives it in one full pass. The batch is the
-  /// cache's. Throws before the cache changes if something does not fit or the cache would overflow.
+  /// Reads the first tokens of the cache's sequences, or more of them: x is (batch_size * n) x d_model. Their
+  /// keys and values are appended, and they attend to all tokens so far, themselves included, as the mask
+  /// lets them: pass causal(). Each row has the bits that forward() gives it in one full pass. The batch is
+  /// the cache's. Throws before the cache changes if something does not fit or the cache would overflow.
   template <class X>
   Matrix<Scalar> prefill(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache,
                          const LayerOptions& options = {}) const {
@@ -262,7 +265,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     return detail::forward_cached<Scalar>(view(x), projections(), num_heads_, cache, options);
   }
 
-  /// prefill() for one new token of each sequence: x is batch_size x d_model.
+  /// Reads one new token of each sequence, as prefill() does: x is batch_size x d_model.
   template <class X>
   Matrix<Scalar> step(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache,
                       const LayerOptions& options = {}) const {
@@ -273,8 +276,8 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     return prefill(x, cache, options);
   }
 
-  /// A plan for decode_into(): up to max_new_tokens tokens of each sequence at a time, against caches as
-  /// make_cache() makes them. Of the options it takes mask, score and the executor's number of threads.
+  /// Makes a plan for decode_into(): up to max_new_tokens tokens of each sequence at a time, against caches
+  /// as make_cache() makes them. Of the options it takes mask, score and the executor's number of threads.
   /// Throws as the plan's constructor does, ArgumentError if query_starts is given.
   MultiHeadAttentionDecodePlan<Scalar> decode_plan(const KvCacheOptions& cache, Index max_new_tokens = 1,
                                                    const LayerOptions& options = {}) const {
@@ -289,9 +292,10 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
                                                 detail::threads_of(options.executor));
   }
 
-  /// prefill() or step() with a plan of decode_plan(): the same bits in `out` (rows of x x d_model), without
-  /// an allocation, as a thread needs that must be in time. workspace has plan.workspace_bytes() bytes,
-  /// aligned to Workspace::alignment. Throws before the cache changes if something does not fit.
+  /// Reads tokens as prefill() and step() do, with a plan of decode_plan(), and writes their bits to `out`
+  /// (rows of x x d_model) without an allocation, as a thread needs that must be in time. workspace has
+  /// plan.workspace_bytes() bytes, aligned to Workspace::alignment. Throws before the cache changes if
+  /// something does not fit.
   template <class X, class O>
   void decode_into(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache, Eigen::DenseBase<O>& out,
                    const MultiHeadAttentionDecodePlan<Scalar>& plan, void* workspace,
@@ -304,7 +308,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     plan.run(tensors, cache, workspace, executor);
   }
 
-  /// decode_into() a part of a matrix: m.row(i) as out.
+  /// Reads tokens into a part of a matrix: m.row(i) as out.
   template <class X, class O>
   void decode_into(const Eigen::DenseBase<X>& x, KvCache<Scalar>& cache, Eigen::DenseBase<O>&& out,
                    const MultiHeadAttentionDecodePlan<Scalar>& plan, void* workspace,
@@ -331,7 +335,7 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
     }
   }
 
-  /// All projections together, before the first is made.
+  /// Asks for the memory of all projections together, before the first is made.
   void require_memory_for(Index d_model, Index key_input_dim, Index value_input_dim, Index head_dim,
                           Index value_dim) const {
     const auto heads = [](Index count, Index rows, Index cols) {

@@ -24,18 +24,19 @@ struct DecodeShape {
 
 /// MultiHeadAttention::prefill() and step() for views, planned once: x times w_q, w_k and w_v, the new keys
 /// and values into the cache, attention to all tokens so far, and its heads times w_o. T is float or double.
-/// The same bits as prefill(), step() and one full pass.
+/// Results have the bits of prefill(), step() and one full pass.
 template <class T>
 class HEED_EXPORT MultiHeadAttentionDecodePlan {
  public:
-  /// mask, options, threads and errors are those of CachedAttentionPlan; also throws ShapeError if d_in or
-  /// d_out is below 1.
+  /// Plans runs of a layer against a cache. Mask, options, threads and errors are as for CachedAttentionPlan;
+  /// also throws ShapeError if d_in or d_out is below 1.
   explicit MultiHeadAttentionDecodePlan(const DecodeShape& shape, const Mask& mask = causal(),
                                         const ScoreOptions& options = {}, Index threads = 1);
 
   const DecodeShape& shape() const noexcept { return shape_; }
 
-  /// Scratch memory of one run: query, key, value and heads of max_new_tokens, and the tiles of each thread.
+  /// Returns the bytes of scratch memory of one run: query, key, value and heads of max_new_tokens, and the
+  /// tiles of each thread.
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
   /// Throws ShapeError unless x is (batch_size * n) x d_in for an n up to max_new_tokens, the weights and out

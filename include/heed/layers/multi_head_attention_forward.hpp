@@ -49,7 +49,7 @@ struct ProjectionWeights {
   MatrixView<const Scalar> b_o = {};
 };
 
-/// What self-attention reads and writes.
+/// Returns the views of what self-attention reads and writes.
 template <class Scalar>
 MultiHeadAttentionTensors<Scalar> layer_tensors(const MatrixView<const Scalar>& x,
                                                 const ProjectionWeights<Scalar>& w,
@@ -65,8 +65,8 @@ struct LayerInputs {
   std::optional<MatrixView<const Scalar>> value_input = std::nullopt;
 };
 
-/// The sizes of the layer; throws ShapeError if the weights do not fit each other and the inputs, or cannot
-/// be split into heads.
+/// Returns the sizes of the layer. Throws ShapeError if the weights do not fit each other and the inputs, or
+/// cannot be split into heads.
 template <class Scalar>
 MultiHeadAttentionShape layer_shape(const LayerInputs<Scalar>& in, const ProjectionWeights<Scalar>& w,
                                     Index num_heads, const LayerOptions& options) {
@@ -141,7 +141,7 @@ MultiHeadAttentionShape layer_shape(const LayerInputs<Scalar>& in, const Project
   return shape;
 }
 
-/// Scalars without kernels: the same steps with the loops of reference.hpp.
+/// Runs the steps of a layer on the loops of reference.hpp, for scalars without kernels.
 template <class Scalar>
 void run_layer_on_loops(const MultiHeadAttentionShape& shape, const LayerOptions& options,
                         const MultiHeadAttentionTensors<Scalar>& tensors) {
@@ -198,8 +198,8 @@ template <class Scalar>
   return out;
 }
 
-/// New tokens after those of a cache: their keys and values are appended, then they attend to all. Everything
-/// is checked before the cache changes.
+/// Appends the keys and values of new tokens to a cache, then lets the tokens attend to all. Everything is
+/// checked before the cache changes.
 template <class Scalar>
 [[gnu::noinline]] Matrix<Scalar> forward_cached(const MatrixView<const Scalar>& x,
                                                 const ProjectionWeights<Scalar>& w, Index num_heads,

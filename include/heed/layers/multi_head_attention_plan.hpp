@@ -37,9 +37,9 @@ struct MultiHeadAttentionShape {
 
   bool is_cross() const noexcept { return kv_len.has_value(); }
 
-  /// Rows of x and out.
+  /// Returns the rows of x and out.
   Index rows() const noexcept { return rows_of(query_starts, seq_len); }
-  /// Rows of key_input and value_input, or of x.
+  /// Returns the rows of key_input and value_input, or of x.
   Index kv_rows() const noexcept { return is_cross() ? rows_of(kv_starts, *kv_len) : rows(); }
 
  private:
@@ -67,7 +67,7 @@ struct MultiHeadAttentionTensors {
   MatrixView<const T> value_input = {};  // cross: (batch_size * kv_len) x d_value
 };
 
-/// The attention inside a layer.
+/// Returns the shape of the attention inside a layer.
 HEED_EXPORT AttentionShape attention_shape_of(const MultiHeadAttentionShape& shape);
 
 namespace detail {
@@ -93,21 +93,22 @@ void check_layer_tensors(const MultiHeadAttentionShape& shape, const Mask& mask,
 }
 
 /// out = concat over heads of softmax(q_h k_h^T / sqrt(head_dim)) v_h, times w_o + b_o, with q = x w_q + b_q,
-/// and k and v likewise from x, or from key_input and value_input (Vaswani et al. 2017, section 3.2.2). T is
-/// float or double. The same bits as AttentionPlan promises.
+/// and k and v are products of w_k and w_v with x, or with key_input and value_input (Vaswani et al. 2017,
+/// section 3.2.2). T is float or double. Bits are as AttentionPlan promises.
 template <class T>
 class HEED_EXPORT MultiHeadAttentionPlan {
   static_assert(detail::require_kernels<T>());
 
  public:
-  /// threads: how many tasks of a run may be under way at once. Throws ShapeError or ArgumentError if sizes,
-  /// mask or options make no sense.
+  /// Plans runs of one shape. At most `threads` tasks of a run are under way at once. Throws ShapeError or
+  /// ArgumentError if sizes, mask or options make no sense.
   explicit MultiHeadAttentionPlan(const MultiHeadAttentionShape& shape, const Mask& mask = {},
                                   const ScoreOptions& options = {}, Index threads = 1);
 
   const MultiHeadAttentionShape& shape() const noexcept { return shape_; }
 
-  /// Scratch memory of one run, exact: query, key, value and heads, and the tiles of each thread.
+  /// Returns the bytes of scratch memory of one run, exactly: query, key, value and heads, and the tiles of
+  /// each thread.
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
   /// Throws as check_layer_tensors does.
@@ -121,7 +122,8 @@ class HEED_EXPORT MultiHeadAttentionPlan {
   void run(const MultiHeadAttentionTensors<T>& tensors, void* workspace,
            Executor* executor = nullptr) const noexcept;
 
-  /// The steps, the attention's plan and the bytes of the workspace: lines for people, the words may change.
+  /// Describes the steps, the attention's plan and the bytes of the workspace: lines for people, whose words
+  /// may change.
   std::string to_string() const;
 
  private:

@@ -35,16 +35,17 @@ namespace heed {
 /// step after another. After the constructor nothing is allocated, for float and double; other scalars run on
 /// the loops of reference.hpp.
 ///
-/// The options are those of the constructor, matrices in their mask are looked at by each pass and must live
-/// as long. The layer is handed in each time, so that its weights may change in between; its sizes may not.
-/// Threads: the executor's of the options; the same bits for any number. One pass serves one step at a time.
+/// Options are given to the constructor; matrices in their mask are looked at by each pass and must live as
+/// long. The layer is handed in each time, so that its weights may change in between; its sizes may not.
+/// Threads: the executor's of the options; bits do not depend on their number. One pass serves one step at a
+/// time.
 template <class Scalar>
 class MultiHeadAttentionTape {
   static_assert(detail::require_number<Scalar>());
 
  public:
-  /// For x of `rows` rows; cross-attention also says how many rows keys and values are made from. Throws as
-  /// MultiHeadAttention::forward does for what does not fit.
+  /// Makes room for x of `rows` rows; cross-attention also says how many rows keys and values are made from.
+  /// Throws as MultiHeadAttention::forward does for what does not fit.
   MultiHeadAttentionTape(const MultiHeadAttention<Scalar>& layer, Index rows,
                          const LayerOptions& options = {}, std::optional<Index> kv_rows = std::nullopt)
       : options_(with_kv_heads(options, layer)),
@@ -85,15 +86,15 @@ class MultiHeadAttentionTape {
   MultiHeadAttentionTape(const MultiHeadAttentionTape&) = delete;
   MultiHeadAttentionTape& operator=(const MultiHeadAttentionTape&) = delete;
 
-  /// layer.forward(x), to the bit. Throws ShapeError, before anything is written, if x or the layer has other
-  /// sizes than those of the constructor.
+  /// Returns layer.forward(x), to the bit. Throws ShapeError, before anything is written, if x or the layer
+  /// has other sizes than the constructor was given.
   template <class X>
   const Matrix<Scalar>& forward(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x) {
     require_self();
     return run_forward(layer, view_of(x), view_of(x), view_of(x));
   }
 
-  /// The same for cross-attention.
+  /// Returns layer.forward(x, key_input, value_input), to the bit: cross-attention.
   template <class X, class K, class V>
   const Matrix<Scalar>& forward(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                                 const Eigen::DenseBase<K>& key_input,
@@ -102,11 +103,11 @@ class MultiHeadAttentionTape {
     return run_forward(layer, view_of(x), view_of(key_input), view_of(value_input));
   }
 
-  /// The gradient with respect to x, from that with respect to the out of the last forward(), which had the
-  /// same layer and x. Those of the weights are added to `gradients`; those of sinks and of biases in the
-  /// mask are in grad_sinks() and grad_biases(). A row whose grad_out is 0, such as padding (padding.hpp),
-  /// adds nothing, whatever x holds there; nor do rows of keys that kv_lengths hides. Throws ShapeError
-  /// before anything is written.
+  /// Returns the gradient with respect to x, from the gradient with respect to the out of the last forward(),
+  /// which had this layer and x. Gradients of the weights are added to `gradients`; gradients of sinks and of
+  /// biases in the mask are in grad_sinks() and grad_biases(). A row whose grad_out is 0, such as padding
+  /// (padding.hpp), adds nothing, whatever x holds there; nor do rows of keys that kv_lengths hides. Throws
+  /// ShapeError before anything is written.
   template <class X, class G>
   const Matrix<Scalar>& backward(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                                  const Eigen::DenseBase<G>& grad_out, MultiHeadAttention<Scalar>& gradients) {
@@ -114,7 +115,8 @@ class MultiHeadAttentionTape {
     return run_backward(layer, view_of(x), view_of(x), view_of(x), view_of(grad_out), gradients);
   }
 
-  /// The same for cross-attention: grad_key_input() and grad_value_input() have the gradients of the others.
+  /// Returns the gradient with respect to x in cross-attention; grad_key_input() and grad_value_input() have
+  /// the gradients with respect to the other inputs.
   template <class X, class K, class V, class G>
   const Matrix<Scalar>& backward(const MultiHeadAttention<Scalar>& layer, const Eigen::DenseBase<X>& x,
                                  const Eigen::DenseBase<K>& key_input, const Eigen::DenseBase<V>& value_input,
@@ -225,7 +227,7 @@ class MultiHeadAttentionTape {
     check_layer_tensors(shape_, options_.mask, tensors);
   }
 
-  /// backward() writes its results while it still reads what it is given.
+  /// Refuses results as inputs: backward() writes its results while it still reads what it is given.
   void require_apart(const ConstView& given, const char* name) const {
     for (const Matrix<Scalar>* own : {&grad_x_, &grad_key_input_, &grad_value_input_}) {
       if (!overlap(given, view(*own))) continue;
@@ -274,7 +276,7 @@ class MultiHeadAttentionTape {
     return out_;
   }
 
-  /// The gradients of w and b, which are added, and that of the input of x w + b, added or not.
+  /// Adds the gradients of w and b, and writes the gradient of the input of x w + b, added or not.
   void projection_backward(const ConstView& input, const Matrix<Scalar>& w, const ConstView& grad_out,
                            Matrix<Scalar>& grad_w, RowVector<Scalar>& grad_b, const View& grad_input,
                            bool accumulate) {

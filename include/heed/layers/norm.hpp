@@ -18,7 +18,8 @@ namespace heed {
 /// 2016); without the mean RMSNorm (Zhang and Sennrich 2019). The variance is divided by the number of
 /// columns, epsilon stands under the root.
 ///
-/// Const and stateless, as Linear. Threads: the caller's, or the executor's; the same bits for any number.
+/// It is const and stateless, as Linear. Threads: the caller's, or the executor's; bits do not depend on
+/// their number.
 template <class Scalar>
 class Norm : public ParameterWalk<Norm<Scalar>> {
   static_assert(detail::require_number<Scalar>());
@@ -28,8 +29,8 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
   RowVector<Scalar> bias;    // 1 x cols, or empty: none
   NormOptions options;
 
-  /// Weights are 1, biases 0. Throws ShapeError if cols < 1, ArgumentError unless epsilon is positive and
-  /// finite.
+  /// Makes a norm whose weights are 1 and biases 0. Throws ShapeError if cols < 1, ArgumentError unless
+  /// epsilon is positive and finite.
   explicit Norm(Index cols, bool with_bias = true, const NormOptions& norm_options = {})
       : options(norm_options) {
     if (cols < 1) throw_shape_error("a norm of " + std::to_string(cols) + " columns, it needs at least 1");
@@ -44,7 +45,7 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     if (with_bias) bias.setZero(cols);
   }
 
-  /// x is rows x cols, and so is the result. Throws ShapeError if sizes do not fit.
+  /// Returns the normalized rows of x; both are rows x cols. Throws ShapeError if sizes do not fit.
   template <class X>
   Matrix<Scalar> forward(const Eigen::DenseBase<X>& x, Executor* executor = nullptr) const {
     detail::require_scalar<Scalar, X>();
@@ -55,9 +56,9 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
     return out;
   }
 
-  /// The gradient with respect to x; those of weight and bias are added to `gradients`. A row whose grad_out
-  /// is 0, such as padding (padding.hpp), has gradient 0 and adds nothing, whatever x holds there. Throws
-  /// ShapeError before anything is written.
+  /// Returns the gradient with respect to x, and adds the gradients of weight and bias to `gradients`. A row
+  /// whose grad_out is 0, such as padding (padding.hpp), has gradient 0 and adds nothing, whatever x holds
+  /// there. Throws ShapeError before anything is written.
   template <class X, class G>
   Matrix<Scalar> backward(const Eigen::DenseBase<X>& x, const Eigen::DenseBase<G>& grad_out, Norm& gradients,
                           Executor* executor = nullptr) const {
@@ -94,13 +95,13 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
   }
 };
 
-/// Norm with the mean taken off.
+/// Makes a norm with the mean taken off.
 template <class Scalar>
 Norm<Scalar> layer_norm(Index cols, bool with_bias = true, double epsilon = 1e-5) {
   return Norm<Scalar>(cols, with_bias, {true, epsilon});
 }
 
-/// Norm by the root mean square alone, without bias.
+/// Makes a norm by the root mean square alone, without bias.
 template <class Scalar>
 Norm<Scalar> rms_norm(Index cols, double epsilon = 1e-5) {
   return Norm<Scalar>(cols, false, {false, epsilon});

@@ -48,8 +48,8 @@ class HEED_EXPORT WeightPieces {
   std::size_t size_ = 0;  // of all together
 };
 
-/// The norm of gradients whose squares add up to `squares`; where those are beyond all numbers or below the
-/// smallest, it looks at the gradients again. T is float or double.
+/// Returns the norm of gradients whose squares add up to `squares`; where those are beyond all numbers or
+/// below the smallest, it looks at the gradients again. T is float or double.
 template <class T>
 HEED_EXPORT double norm_of_squares(double squares, std::span<const Parameter<T>> weights) noexcept;
 
@@ -79,8 +79,8 @@ class HEED_EXPORT AdamW {
   /// Throws ArgumentError for options out of range.
   explicit AdamW(std::span<const Parameter<T>> weights, const AdamWOptions& options = {});
 
-  /// Gradients are multiplied by grad_factor first: how a clipped norm is taken account of without a pass of
-  /// its own. Throws ShapeError, before anything changes, unless the weights have the sizes of the
+  /// Changes the weights by one step. Gradients are multiplied by grad_factor first, so that clipping needs
+  /// no pass of its own. Throws ShapeError, before anything changes, unless the weights have the sizes of the
   /// constructor's; ArgumentError for a rate that is negative or not finite.
   void step(std::span<const Parameter<T>> weights, double rate, double grad_factor = 1,
             Executor* executor = nullptr);
@@ -88,7 +88,7 @@ class HEED_EXPORT AdamW {
   /// Steps so far.
   Index steps() const noexcept { return steps_; }
 
-  /// The state, weight after weight in the order of the walk, each row by row: for checkpoints.
+  /// Returns the state, weight after weight in the order of the walk, each row by row: for checkpoints.
   std::span<const T> first_moments() const noexcept { return first_; }
   std::span<const T> second_moments() const noexcept { return second_; }
 
@@ -122,11 +122,12 @@ class HEED_EXPORT Sgd {
   /// Throws ArgumentError for options out of range.
   explicit Sgd(std::span<const Parameter<T>> weights, const SgdOptions& options = {});
 
-  /// As AdamW::step.
+  /// Changes the weights by one step. Sizes, errors and grad_factor are as for AdamW::step.
   void step(std::span<const Parameter<T>> weights, double rate, double grad_factor = 1,
             Executor* executor = nullptr);
 
-  /// The state, as AdamW's moments; empty without momentum. restore() throws ShapeError for another size.
+  /// Returns the state, laid out as AdamW's moments; empty without momentum. restore() throws ShapeError for
+  /// another size.
   std::span<const T> velocity() const noexcept { return velocity_; }
   void restore(std::span<const T> velocity);
 
@@ -136,9 +137,9 @@ class HEED_EXPORT Sgd {
   std::vector<T> velocity_;
 };
 
-/// The Euclidean norm of all gradients together. Summed up in one order, whatever the number of threads.
-/// Gradients of any size have their norm, also where their squares are no numbers; it is infinite only beyond
-/// the largest double.
+/// Returns the Euclidean norm of all gradients together, summed up in one order, whatever the number of
+/// threads. Gradients of any size have their norm, also where their squares are no numbers; it is infinite
+/// only beyond the largest double.
 template <class T>
 HEED_EXPORT double gradient_norm(std::span<const Parameter<T>> weights, Executor* executor = nullptr);
 
@@ -161,7 +162,7 @@ double clip_gradients(const std::vector<Parameter<T>>& weights, double max_norm,
   return clip_gradients(std::span<const Parameter<T>>(weights), max_norm, executor);
 }
 
-/// The factor that clip_gradients would scale by.
+/// Returns the factor that clip_gradients would scale by.
 inline double clip_factor(double norm, double max_norm) {
   return norm > max_norm ? max_norm / norm : 1;
 }
@@ -183,7 +184,7 @@ struct HEED_EXPORT CosineSchedule {
   Index warm_up = 100;
   Index steps = 1000;
 
-  /// Of step 0, 1, ...
+  /// Returns the rate of step 0, 1, ...
   double at(Index step) const noexcept;
 };
 

@@ -24,7 +24,7 @@ struct NormOptions {
 };
 
 /// Which elements of a matrix are dropped: a number for each, made from its place by counting (Philox4x32-10,
-/// Salmon et al. 2011), is compared with the rate. The same for any thread, instruction set and machine.
+/// Salmon et al. 2011), is compared with the rate. It is alike on every thread, instruction set and machine.
 struct DropoutOptions {
   double rate = 0;           ///< in [0, 1)
   std::uint64_t seed = 0;    ///< of a whole training

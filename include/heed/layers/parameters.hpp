@@ -28,7 +28,7 @@
 namespace heed {
 
 /// All weights of a layer with their gradients. Throws ShapeError, naming the matrix, if the gradients are
-/// not those of a layer of the same sizes.
+/// not of a layer of equal sizes.
 template <template <class> class Layer, class Scalar>
 std::vector<Parameter<Scalar>> parameters(Layer<Scalar>& layer, Layer<Scalar>& gradients) {
   std::vector<Parameter<Scalar>> list;
@@ -56,7 +56,7 @@ std::vector<Parameter<Scalar>> parameters(Layer<Scalar>& layer) {
   return list;
 }
 
-/// How many numbers a layer has to learn.
+/// Returns how many numbers a layer has to learn.
 template <class Layer>
 Index num_parameters(const Layer& layer) {
   Index count = 0;
@@ -69,7 +69,7 @@ void set_zero(Layer& layer) {
   layer.for_each_parameter([](const std::string&, auto& matrix) { matrix.setZero(); });
 }
 
-/// A layer of the same sizes, all weights 0: room for gradients.
+/// Returns a layer of equal sizes whose weights are all 0: room for gradients.
 template <class Layer>
 Layer zeros_like(const Layer& layer) {
   Layer zeros = layer;

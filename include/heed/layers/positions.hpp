@@ -52,7 +52,8 @@ class SinusoidalPositions {
   /// Gives the table away.
   Matrix<Scalar> table() && { return std::move(table_); }
 
-  /// Positions [first, first + count): count x d_model. Throws RangeError if they are not all in the table.
+  /// Returns positions [first, first + count): count x d_model. Throws RangeError if they are not all in the
+  /// table.
   auto rows(Index first, Index count) const {
     if (first < 0 || count < 0 || first > max_len() || count > max_len() - first) {
       throw_range_error("positions " + std::to_string(first) + " and the following, " +
@@ -66,9 +67,9 @@ class SinusoidalPositions {
   Matrix<Scalar> table_;
 };
 
-/// x + positions: row i of each sequence gets position first + i. x is (batch_size * seq_len) x d_model, and
-/// so is the result. Throws ShapeError if the widths differ or the rows cannot be split into sequences,
-/// RangeError beyond max_len.
+/// Returns x + positions: row i of each sequence gets position first + i. x is (batch_size * seq_len) x
+/// d_model, and so is the result. Throws ShapeError if the widths differ or the rows cannot be split into
+/// sequences, RangeError beyond max_len.
 template <class X>
 Matrix<typename X::Scalar> add_positions(const Eigen::DenseBase<X>& x,
                                          const SinusoidalPositions<typename X::Scalar>& positions,

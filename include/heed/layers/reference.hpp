@@ -15,7 +15,7 @@
 
 namespace heed::reference {
 
-/// x weight, where a weight of 0 makes an infinite x 0 too.
+/// Returns x weight, where a weight of 0 makes an infinite x 0 too.
 template <class T>
 T weighted(T x, T weight) {
   return weight == T(0) ? weight : x * weight;
@@ -25,8 +25,8 @@ T weighted(T x, T weight) {
 template <class T>
 concept HasErfc = std::is_floating_point_v<T>;
 
-/// Phi(x), the normal distribution. Where there is no erfc: by its continued fraction where x is far from 0
-/// (Laplace), else by its series (Marsaglia 2004), so that any scalar with an exponential has it.
+/// Returns Phi(x), the normal distribution. Where there is no erfc: by its continued fraction where x is far
+/// from 0 (Laplace), else by its series (Marsaglia 2004), so that any scalar with an exponential has it.
 template <class T>
 T normal_distribution(const T& x) {
   using std::erfc;
@@ -55,7 +55,7 @@ T normal_distribution(const T& x) {
   }
 }
 
-/// The value of an activation at one number, and its derivative.
+/// Returns the value of an activation at one number, and its derivative.
 template <class T>
 T activation_value(Activation kind, T x) {
   using std::exp;
@@ -167,9 +167,9 @@ struct RowFunctions {
     T normalized(const Input& x, Index i, Index j) const { return distance(x, i, j) * factor; }
   };
 
-  /// True if row `row` of grad_out is 0: nothing depends on the row, and what comes of x there, NaN perhaps,
-  /// is left out. A scalar that carries derivatives may have some beside a value of 0, so that there only NaN
-  /// and infinity in x are left out.
+  /// Returns true if row `row` of grad_out is 0: nothing depends on the row, and what comes of x there, NaN
+  /// perhaps, is left out. A scalar that carries derivatives may have some beside a value of 0, so that there
+  /// only NaN and infinity in x are left out.
   static bool adds_nothing(const Input& x, const Input& grad_out, Index row) {
     for (Index j = 0; j < grad_out.cols; ++j) {
       if (!(grad_out(row, j) == T(0))) return false;

@@ -22,7 +22,7 @@ struct RowLoss {
   double label_smoothing = 0;             ///< in [0, 1]
 
   double weight(Index column) const { return class_weights == nullptr ? 1 : class_weights[column]; }
-  /// How much log p_t and log p_c of every c count in the loss.
+  /// Returns how much log p_t and log p_c of every c count in the loss.
   double of_target(Index target) const { return (1 - label_smoothing) * weight(target); }
   double of_class(Index column, Index cols) const {
     return label_smoothing / static_cast<double>(cols) * weight(column);
@@ -46,11 +46,11 @@ struct HEED_EXPORT RowFunctions {
   using Input = MatrixView<const T>;
   using Output = MatrixView<T>;
 
-  /// out = normalized x, times weight, plus bias (each 1 x cols, or empty).
+  /// Computes out = normalized x, times weight, plus bias (each 1 x cols, or empty).
   static void norm(Input x, Input weight, Input bias, const NormOptions& options, Output out,
                    Executor* executor = nullptr);
 
-  /// grad_x = base (or 0, if it is empty) + the gradient with respect to x.
+  /// Computes grad_x = base (or 0, if it is empty) + the gradient with respect to x.
   static void norm_backward(Input x, Input weight, const NormOptions& options, Input grad_out, Input base,
                             Output grad_x, Executor* executor = nullptr);
 
@@ -58,53 +58,53 @@ struct HEED_EXPORT RowFunctions {
   static void norm_weight_gradient(Input x, const NormOptions& options, Input grad_out, Output grad_weight,
                                    Output grad_bias);
 
-  /// out = f(x), element by element.
+  /// Computes out = f(x), element by element.
   static void activation(Activation kind, Input x, Output out, Executor* executor = nullptr);
 
-  /// grad_x = grad_out f'(x)
+  /// Computes grad_x = grad_out f'(x).
   static void activation_backward(Activation kind, Input x, Input grad_out, Output grad_x,
                                   Executor* executor = nullptr);
 
-  /// out = f(gate) up, element by element: with silu SwiGLU (Shazeer 2020).
+  /// Computes out = f(gate) up, element by element: with silu SwiGLU (Shazeer 2020).
   static void gated(Activation kind, Input gate, Input up, Output out, Executor* executor = nullptr);
 
-  /// grad_gate = grad_out up f'(gate), grad_up = grad_out f(gate)
+  /// Computes grad_gate = grad_out up f'(gate) and grad_up = grad_out f(gate).
   static void gated_backward(Activation kind, Input gate, Input up, Input grad_out, Output grad_gate,
                              Output grad_up, Executor* executor = nullptr);
 
-  /// The loss of each row, -(1 - label_smoothing) w_t log p_t - label_smoothing / cols * sum over c of w_c
-  /// log p_c, with p the softmax of its logits, t its target and w the class weights; from logits, so that
-  /// nothing underflows. A row whose target is ignored, or has weight 0 where nothing is smoothed, has loss 0
-  /// and gradient 0, whatever is in it. grad (as logits, or empty: not wanted) = factor * the gradient of the
-  /// row's loss. targets and losses: as many as rows. Other targets are columns of logits.
+  /// Computes the loss of each row, -(1 - label_smoothing) w_t log p_t - label_smoothing / cols * sum over c
+  /// of w_c log p_c, with p the softmax of its logits, t its target and w the class weights, from logits, so
+  /// that nothing underflows. A row whose target is ignored, or has weight 0 where nothing is smoothed, has
+  /// loss 0 and gradient 0, whatever is in it. grad (as logits, or empty: not wanted) = factor * the gradient
+  /// of the row's loss. targets and losses: as many as rows. Other targets are columns of logits.
   static void cross_entropy(Input logits, const std::int32_t* targets, const RowLoss& loss, double* losses,
                             Output grad, Executor* executor = nullptr);
 
-  /// True if row `row` of grad_out is 0 while x holds NaN or infinity there: a product of the two would be
-  /// NaN, where the row adds nothing.
+  /// Returns true if row `row` of grad_out is 0 while x holds NaN or infinity there: a product of the two
+  /// would be NaN, where the row adds nothing.
   static bool adds_nothing(Input x, Input grad_out, Index row) noexcept;
 
-  /// out = a + b
+  /// Computes out = a + b.
   static void add(Input a, Input b, Output out, Executor* executor = nullptr);
 
-  /// out = factor * x
+  /// Computes out = factor * x.
   static void scale(Input x, T factor, Output out, Executor* executor = nullptr);
 
-  /// Of all elements, summed up row by row; infinite or 0 where a square is beyond all numbers or below the
-  /// smallest.
+  /// Returns the sum of the squares of all elements, summed up row by row; infinite or 0 where a square is
+  /// beyond all numbers or below the smallest.
   static double sum_of_squares(Input x);
 
-  /// sums (1 x cols) += the sum of the rows of x: the gradient of a bias.
+  /// Adds the sum of the rows of x to sums (1 x cols): the gradient of a bias.
   static void column_sums(Input x, Output sums);
 
-  /// Row i of out = row ids[i] of table.
+  /// Copies row ids[i] of table to row i of out.
   static void gather(Input table, const std::int32_t* ids, Output out) noexcept;
 
-  /// Row ids[i] of grad_table += row i of grad_out, one after another.
+  /// Adds row i of grad_out to row ids[i] of grad_table, one after another.
   static void scatter_add(Input grad_out, const std::int32_t* ids, Output grad_table);
 
-  /// out = x / (1 - rate) where an element is kept, else 0 (Srivastava et al. 2014). Backward is the same on
-  /// gradients. x may be some rows of a matrix, from first_row on.
+  /// Computes out = x / (1 - rate) where an element is kept, else 0 (Srivastava et al. 2014). The backward
+  /// pass is this call on gradients. x may be some rows of a matrix, from first_row on.
   static void dropout(const DropoutOptions& options, Input x, Output out, Index first_row = 0,
                       Executor* executor = nullptr);
 };

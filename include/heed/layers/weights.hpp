@@ -51,13 +51,13 @@ void require_matrix(const MatrixView<Scalar>& matrix, const char* name, Index ro
   }
 }
 
-/// The view of a row of weights, or an empty one where a layer has none.
+/// Returns the view of a row of weights, or an empty one where a layer has none.
 template <class Scalar>
 MatrixView<const Scalar> view_unless_empty(const RowVector<Scalar>& row) {
   return row.size() > 0 ? view(row) : MatrixView<const Scalar>{};
 }
 
-/// The writable view of a row of weights, or an empty one where a layer has none.
+/// Returns the writable view of a row of weights, or an empty one where a layer has none.
 template <class Scalar>
 MatrixView<Scalar> mutable_view_unless_empty(RowVector<Scalar>& row) {
   return row.size() > 0 ? mutable_view(row) : MatrixView<Scalar>{};

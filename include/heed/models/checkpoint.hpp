@@ -53,7 +53,7 @@ void require_type(const CheckpointFiles& files, const std::string& name) {
   }
 }
 
-/// The numbers of a tensor that has `size` of them, of type T. Throws FileError if it has not.
+/// Returns the numbers of a tensor that has `size` of them, of type T. Throws FileError if it has not.
 template <class T>
 std::vector<T> read_state(const CheckpointFiles& files, const std::string& name, std::size_t size) {
   require_type<T>(files, name);
@@ -97,7 +97,7 @@ void save_checkpoint(const std::filesystem::path& folder, const GptTrainer<Scala
   detail::write_checkpoint(folder, trainer.model().config(), tokenizer_json, tensors, notes);
 }
 
-/// The model of a checkpoint. Throws FileError, naming the file and what is wrong.
+/// Returns the model of a checkpoint. Throws FileError, naming the file and what is wrong.
 template <class Scalar>
 Gpt<Scalar> load_model(const std::filesystem::path& folder) {
   const detail::CheckpointFiles files = detail::read_checkpoint(folder);

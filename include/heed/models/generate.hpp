@@ -34,9 +34,10 @@ class GptDecoder {
   static_assert(detail::require_kernels<Scalar>());
 
  public:
-  /// keep: how much of a full context is read anew, default half. With keep = context every token of a long
-  /// text sees as much as fits, at the cost of a whole context for each. Throws ArgumentError unless keep is
-  /// in [1, context] and the machine has the memory, before any is taken.
+  /// Prepares to read with a model. `keep` says how much of a full context is read anew, by default half.
+  /// With keep = context every token of a long text sees as much as fits, at the cost of a whole context for
+  /// each. Throws ArgumentError unless keep is in [1, context] and the machine has the memory, before any is
+  /// taken.
   explicit GptDecoder(const Gpt<Scalar>& model, std::optional<Index> keep = std::nullopt,
                       Executor* executor = nullptr)
       : model_(model),
@@ -59,7 +60,7 @@ class GptDecoder {
     workspace_.reserve((std::max)({attention_.workspace_bytes(), product_bytes(max_rows_, d, ff),
                                    product_bytes(max_rows_, ff, d), product_bytes(1, d, logits_.cols())}));
   }
-  /// The same text with the same model, which then goes its own way.
+  /// Copies a decoder, with its model and the text so far; the copy then goes its own way.
   GptDecoder(const GptDecoder& other) : GptDecoder(other.model_, other.keep_, other.executor_) {
     for (std::size_t l = 0; l < caches_.size(); ++l) caches_[l] = other.caches_[l];
     seen_.insert(seen_.end(), other.seen_.begin(), other.seen_.end());
@@ -89,7 +90,7 @@ class GptDecoder {
   }
 
   /// Forgets all but the first `length` tokens in the cache, to go on in another way from there. Throws
-  /// RangeError unless 0 <= length <= num_tokens(). logits() stay those of the last read().
+  /// RangeError unless 0 <= length <= num_tokens(). logits() still belong to the last read().
   void truncate(Index length) {
     if (length < 0 || length > this->num_tokens()) {
       throw_range_error("the first " + std::to_string(length) + " tokens are to be kept, there are " +
@@ -99,10 +100,10 @@ class GptDecoder {
     for (KvCache<Scalar>& cache : caches_) cache.truncate(0, length);
   }
 
-  /// Of the last read(); zeros before the first.
+  /// Returns the logits of the last read(); zeros before the first.
   const Matrix<Scalar>& logits() const noexcept { return logits_; }
 
-  /// Tokens in the cache.
+  /// Returns the number of tokens in the cache.
   Index num_tokens() const { return caches_.front().kv_len(); }
 
  private:
@@ -137,7 +138,7 @@ class GptDecoder {
   Index context() const { return model_.config().context; }
   Index threads() const { return detail::threads_of(executor_); }
 
-  /// The last tokens, a context of them at most: none further back will be looked at again.
+  /// Remembers the last tokens, a context of them at most: none further back will be looked at again.
   void remember(std::span<const TokenId> ids) noexcept {
     const auto fresh = ids.last((std::min)(ids.size(), static_cast<std::size_t>(context())));
     const Index kept = (std::min)(std::ssize(seen_), context() - std::ssize(fresh));
@@ -154,7 +155,7 @@ class GptDecoder {
     }
   }
 
-  /// The blocks, on up to max_rows_ tokens: their vectors behind the last block.
+  /// Runs the blocks on up to max_rows_ tokens: their vectors behind the last block.
   View read_part(std::span<const TokenId> ids) noexcept {
     const Index rows = std::ssize(ids);
     const auto top = [rows](Matrix<Scalar>& matrix) {

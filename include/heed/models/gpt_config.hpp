@@ -45,8 +45,8 @@ struct GptConfig {
 /// Throws ShapeError or ArgumentError, naming the value, if a model cannot be made of it.
 HEED_EXPORT void check_config(const GptConfig& config);
 
-/// The configuration as JSON, and back. from_json throws FileError that says what is wrong; fields that it
-/// does not know are an error too, since they could change what a model means.
+/// Turns the configuration into JSON, and back. config_from_json throws FileError that says what is wrong;
+/// fields that it does not know are an error too, since they could change what a model means.
 HEED_EXPORT std::string config_to_json(const GptConfig& config);
 HEED_EXPORT GptConfig config_from_json(const std::string& text);
 

@@ -19,7 +19,7 @@ namespace heed {
 
 namespace detail {
 
-/// A decoder reads a prompt in parts of so many tokens: enough for the products to run at full speed.
+/// The tokens that a decoder reads at a time from a prompt: enough for the products to run at full speed.
 inline constexpr Index kDecoderRows = 128;
 
 HEED_EXPORT std::uint64_t gpt_bytes(const GptConfig& config, std::size_t scalar_size);

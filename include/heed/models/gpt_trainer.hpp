@@ -62,37 +62,39 @@ class GptTrainer {
   GptTrainer(const GptTrainer&) = delete;
   GptTrainer& operator=(const GptTrainer&) = delete;
 
-  /// The mean loss of a batch, without dropout: batch_size sequences of seq_len tokens, and for each token
-  /// the one after it, or ignored_target. Throws ShapeError for another number of tokens, RangeError for one
-  /// outside the vocabulary.
+  /// Returns the mean loss of a batch, without dropout: batch_size sequences of seq_len tokens, and for each
+  /// token the one after it, or ignored_target. Throws ShapeError for another number of tokens, RangeError
+  /// for one outside the vocabulary.
   double loss(std::span<const TokenId> inputs, std::span<const TokenId> targets);
 
-  /// The mean loss over all targets of several batches, each counted once: of a text that is held out, as
-  /// TokenWindows::in_order(batch_size) cuts it. Throws ShapeError also for windows of another length.
+  /// Returns the mean loss over all targets of several batches, each counted once: of a text that is held
+  /// out, as TokenWindows::in_order(batch_size) cuts it. Throws ShapeError also for windows of another
+  /// length.
   double loss(std::span<const TokenBatch> batches);
 
-  /// The same with gradients(), which are overwritten; with dropout, if the model has it.
+  /// Returns the mean loss of a batch and overwrites gradients(); with dropout, if the model has it.
   double loss_and_gradients(std::span<const TokenId> inputs, std::span<const TokenId> targets);
 
-  /// The gradients, and a step of the optimizer. Throws TrainingError, and leaves weights and optimizer as
-  /// they were, if the loss or the gradients' norm is not finite; ArgumentError, before any work, for a rate
-  /// that is negative or not finite.
+  /// Computes the gradients and takes a step of the optimizer. Throws TrainingError, and leaves weights and
+  /// optimizer as they were, if the loss or the gradients' norm is not finite; ArgumentError, before any
+  /// work, for a rate that is negative or not finite.
   TrainingStep step(std::span<const TokenId> inputs, std::span<const TokenId> targets, double rate);
 
-  /// The same. Throws ShapeError also if the windows are not as long as the trainer's sequences.
+  /// Computes the gradients of a batch of windows and takes a step of the optimizer. Throws ShapeError also
+  /// if the windows are not as long as the trainer's sequences.
   TrainingStep step(const TokenBatch& batch, double rate);
 
   const Gpt<Scalar>& model() const noexcept { return model_; }
   Gpt<Scalar>& model() noexcept { return model_; }
   const GptTrainerOptions& options() const noexcept { return options_; }
 
-  /// Of the last loss_and_gradients() or step(), before clipping.
+  /// Returns the gradients of the last loss_and_gradients() or step(), before clipping.
   const Gpt<Scalar>& gradients() const noexcept { return gradients_; }
 
   AdamW<Scalar>& optimizer() noexcept { return optimizer_; }
   const AdamW<Scalar>& optimizer() const noexcept { return optimizer_; }
 
-  /// Weights and gradients by name. Views: where the matrices were at the last step().
+  /// Returns weights and gradients by name, as views of where the matrices were at the last step().
   const std::vector<Parameter<Scalar>>& parameters() const noexcept { return parameters_; }
 
  private:

@@ -34,12 +34,13 @@ HEED_EXPORT void require_logits_for(const SamplingOptions& options, Index num_lo
 
 }  // namespace detail
 
-/// One token, drawn with the probabilities softmax(logits / temperature) gives to those that the options
-/// leave (top_p: Holtzman et al. 2020). Among equal scores the lowest token comes first, so temperature 0 and
-/// top_k 1 always give the first of the largest. Draws one number from `random`, for those two none. Computed
-/// in double, in one order: the same logits and seed give the same token on any number of threads. Logits of
-/// tokens from vocab_size on are not looked at. Throws as check_sampling, ShapeError for no logits or fewer
-/// than vocab_size, ArgumentError for one that is NaN, or if none is finite. T is float or double.
+/// Draws one token with the probabilities that softmax(logits / temperature) gives to the tokens that the
+/// options leave (top_p: Holtzman et al. 2020). Among equal scores the lowest token comes first, so
+/// temperature 0 and top_k 1 always give the first of the largest. It draws one number from `random`, for
+/// those two options none. All is computed in double, in one order: equal logits and seeds give one token on
+/// any number of threads. Logits of tokens from vocab_size on are not looked at. Throws as check_sampling,
+/// ShapeError for no logits or fewer than vocab_size, ArgumentError for one that is NaN, or if none is
+/// finite. T is float or double.
 template <class T>
 HEED_EXPORT TokenId sample_token(std::span<const T> logits, const SamplingOptions& options, Random& random);
 

@@ -43,15 +43,15 @@ class HEED_EXPORT TokenWindows {
   Index seq_len() const noexcept { return seq_len_; }
   std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
-  /// batch_size windows, each any of them with equal probability, a number drawn for each. After the first
-  /// call for a batch size nothing is allocated.
+  /// Draws batch_size windows, each any of all with equal probability, by one random number for each. After
+  /// the first call for a batch size nothing is allocated.
   void draw(Random& random, Index batch_size, TokenBatch& batch) const;
 
-  /// The window that starts at a token. Throws RangeError unless 0 <= start < count().
+  /// Returns the window that starts at a token. Throws RangeError unless 0 <= start < count().
   TokenBatch window(Index start) const;
 
-  /// Batches that together ask for every token but the first once, in order, as if the stream were read in
-  /// pieces of seq_len; what is left of the last batch is filled with ignored targets.
+  /// Returns batches that together ask for every token but the first once, in order, as if the stream were
+  /// read in pieces of seq_len; what is left of the last batch is filled with ignored targets.
   std::vector<TokenBatch> in_order(Index batch_size) const;
 
  private:

@@ -43,18 +43,18 @@ enum class Charset {
 /// Where padded() puts the text.
 enum class Align { left, right, center };
 
-/// The text with everything a terminal could misread replaced, as described above. escaped(escaped(s)) ==
-/// escaped(s).
+/// Returns the text with everything a terminal could misread replaced, as described above.
+/// escaped(escaped(s)) == escaped(s).
 HEED_EXPORT std::string escaped(std::string_view text, Charset charset = Charset::utf8);
 
-/// The columns that escaped(text) takes in a terminal.
+/// Returns the columns that escaped(text) takes in a terminal.
 HEED_EXPORT Index display_width(std::string_view text);
 
-/// escaped(text), cut to at most `width` columns. A cut text ends in "…" (or "..."). No character, escape or
-/// group of a character and its combining marks is ever cut in two.
+/// Returns escaped(text), cut to at most `width` columns. A cut text ends in "…" (or "..."). No character,
+/// escape or group of a character and its combining marks is ever cut in two.
 HEED_EXPORT std::string truncated(std::string_view text, Index width, Charset charset = Charset::utf8);
 
-/// truncated(text, width), filled with spaces to exactly `width` columns.
+/// Returns truncated(text, width), filled with spaces to exactly `width` columns.
 HEED_EXPORT std::string padded(std::string_view text, Index width, Align align = Align::left,
                                Charset charset = Charset::utf8);
 

@@ -97,7 +97,7 @@ struct HeatMapOptions {
   Index max_label_width = 24;  ///< Columns of a row label, at least 1; at most half of max_width is used.
 };
 
-/// The form for a terminal: colors if there are any, else blocks if it shows Unicode, else ASCII.
+/// Returns the form for a terminal: colors if there are any, else blocks if it shows Unicode, else ASCII.
 HEED_EXPORT HeatMapForm heat_map_form(ColorDepth depth, bool unicode);
 
 /// How a matrix of a given size is laid out: which block of it each cell of the picture stands for.

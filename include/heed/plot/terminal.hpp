@@ -36,7 +36,7 @@ struct Terminal {
 /// Reads environment variables: not to be called while another thread sets them.
 HEED_EXPORT Terminal query_terminal(int file_descriptor = 1);
 
-/// The colors to write. `always` and `never` win over everything; `automatic` writes color to an
+/// Returns the colors to write. `always` and `never` win over everything; `automatic` writes color to an
 /// interactive terminal whose TERM is set and not "dumb", unless NO_COLOR is set. True color needs COLORTERM
 /// to be "truecolor" or "24bit".
 HEED_EXPORT ColorDepth color_depth(ColorMode mode, const Terminal& terminal);

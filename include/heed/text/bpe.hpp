@@ -94,39 +94,40 @@ class HEED_EXPORT BpeTokenizer {
   static constexpr TokenId bos_id = 2;  ///< <bos>
   static constexpr TokenId eos_id = 3;  ///< <eos>
 
-  /// The tokenizer of an empty corpus: the four special tokens.
+  /// Makes the tokenizer of an empty corpus: the four special tokens.
   BpeTokenizer();
   BpeTokenizer(const BpeTokenizer&) = default;
   BpeTokenizer& operator=(const BpeTokenizer&) = default;
   ~BpeTokenizer() = default;
 
-  /// The ids of a text. Each word, its end-of-word mark included, is cut into the longest tokens of the
-  /// vocabulary from left to right; a character or an end of a word that starts no token is one <unk>. The
-  /// merges play no part. Time is linear in the text's length, for every vocabulary and every length of word;
-  /// memory beyond the result is proportional to the longest word (and to the text, if it is not UTF-8).
+  /// Returns the ids of a text. Each word, its end-of-word mark included, is cut into the longest tokens of
+  /// the vocabulary from left to right; a character or an end of a word that starts no token is one <unk>.
+  /// The merges play no part. Time is linear in the text's length, for every vocabulary and every length of
+  /// word; memory beyond the result is proportional to the longest word (and to the text, if it is not
+  /// UTF-8).
   [[nodiscard]] std::vector<TokenId> encode(std::string_view text, BpeEncodeOptions options = {}) const;
 
-  /// The text of ids: words joined by one blank, <pad>, <bos> and <eos> left out, <unk> as U+FFFD. White
-  /// space and the place of blanks are not kept by encode, so this gives back the words, not the bytes, and
-  /// words as they are defined above: punctuation and combining marks stand alone.
-  /// Throws RangeError, naming the id and its place, if an id is not in the vocabulary.
+  /// Returns the text of ids: words joined by one blank, <pad>, <bos> and <eos> left out, <unk> as U+FFFD.
+  /// White space and the place of blanks are not kept by encode, so this gives back the words, not the bytes,
+  /// and words as they are defined above: punctuation and combining marks stand alone. Throws RangeError,
+  /// naming the id and its place, if an id is not in the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] std::string decode(std::initializer_list<TokenId> ids) const;
 
-  /// A token's text, with "</w>" at its end if it ends a word. Throws RangeError if id is not in the
+  /// Returns a token's text, with "</w>" at its end if it ends a word. Throws RangeError if id is not in the
   /// vocabulary.
   [[nodiscard]] const std::string& id_to_token(TokenId id) const;
 
-  /// The id of the token with exactly this text (special tokens included), if there is one.
+  /// Returns the id of the token with exactly this text (special tokens included), if there is one.
   [[nodiscard]] std::optional<TokenId> token_to_id(std::string_view token) const;
 
   [[nodiscard]] Index vocab_size() const noexcept;
 
-  /// The merges in the order they were learned.
+  /// Returns the merges in the order they were learned.
   [[nodiscard]] const std::vector<BpeMerge>& merges() const noexcept;
 
-  /// {"vocab": {token: id, ..}, "merges": [{"pair": [left, right], "rank": n, "new_token": text}, ..],
-  /// "eow": "</w>"}, UTF-8, tokens in the order of their ids: the same bytes for equal tokenizers.
+  /// Returns {"vocab": {token: id, ..}, "merges": [{"pair": [left, right], "rank": n, "new_token": text},
+  /// ..], "eow": "</w>"}, in UTF-8, tokens in the order of their ids: equal tokenizers give equal bytes.
   [[nodiscard]] std::string to_json() const;
 
   /// Reads to_json()'s format. Unknown fields are skipped, everything else is checked: ids are 0 .. n - 1
@@ -142,7 +143,7 @@ class HEED_EXPORT BpeTokenizer {
   /// Reads a file that save wrote. Throws FileError naming the path and what is wrong with it.
   [[nodiscard]] static BpeTokenizer load(const std::filesystem::path& path);
 
-  /// Equal vocabularies and equal merges.
+  /// Returns true for equal vocabularies and equal merges.
   friend HEED_EXPORT bool operator==(const BpeTokenizer& left, const BpeTokenizer& right);
 
  private:
@@ -171,7 +172,8 @@ class HEED_EXPORT BpeTokenizer {
 HEED_EXPORT BpeTokenizer train_bpe(std::string_view corpus, const BpeTrainOptions& options,
                                    const BpeTrainCallback& on_merge = {});
 
-/// The same over several documents, read one after the other; no word reaches across their borders.
+/// Learns a vocabulary from several documents, read one after the other; no word reaches across their
+/// borders.
 HEED_EXPORT BpeTokenizer train_bpe(std::span<const std::string_view> documents,
                                    const BpeTrainOptions& options, const BpeTrainCallback& on_merge = {});
 

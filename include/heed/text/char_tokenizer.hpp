@@ -19,7 +19,7 @@ namespace heed {
 /// BpeTokenizer. Immutable: safe to use from any number of threads at once.
 class HEED_EXPORT CharTokenizer {
  public:
-  /// The characters that occur in the text, by code point.
+  /// Makes a tokenizer of the characters that occur in the text, by code point.
   explicit CharTokenizer(std::string_view text);
 
   /// Throws TextError, naming the character and its place, for one that is not in the vocabulary.
@@ -28,12 +28,13 @@ class HEED_EXPORT CharTokenizer {
   /// Throws RangeError for an id that is not in the vocabulary.
   std::string decode(std::span<const TokenId> ids) const;
 
-  /// The UTF-8 of one token. Throws RangeError.
+  /// Returns the UTF-8 of one token. Throws RangeError.
   const std::string& id_to_token(TokenId id) const;
 
   Index vocab_size() const noexcept { return static_cast<Index>(characters_.size()); }
 
-  /// {"characters": ["\n", " ", "a", ...]}, and back. from_json throws FileError that says what is wrong.
+  /// Returns {"characters": ["\n", " ", "a", ...]}, and reads it back. from_json throws FileError that says
+  /// what is wrong.
   std::string to_json() const;
   static CharTokenizer from_json(std::string_view text);
 

@@ -14,8 +14,8 @@
 
 namespace heed::reference {
 
-/// The transpose of the rotation of turned_element, on all heads of each row: takes gradients back through
-/// it.
+/// Applies the transpose of the rotation of turned_element to all heads of each row: takes gradients back
+/// through it.
 template <class T>
 void turn_back(const MatrixView<T>& x, Index head_dim, const Rotary& rotary, Index first_row, Index rows,
                Index first_position) {
@@ -45,9 +45,9 @@ void set_zero(const MatrixView<T>& x) {
   }
 }
 
-/// True if grad_out is 0 for a row and head: nothing depends on them, and whatever their query and out hold
-/// is left out. A scalar that carries derivatives may have some beside a value of 0, so that there only what
-/// would be NaN is left out.
+/// Returns true if grad_out is 0 for a row and head: nothing depends on them, and whatever their query and
+/// out hold is left out. A scalar that carries derivatives may have some beside a value of 0, so that there
+/// only what would be NaN is left out.
 template <class T>
 bool adds_nothing(const AttentionBackwardTensors<T>& tensors, Index row, Index head, Index head_dim,
                   Index value_dim) {
@@ -61,8 +61,8 @@ bool adds_nothing(const AttentionBackwardTensors<T>& tensors, Index row, Index h
   return !(sum - sum == T(0));
 }
 
-/// The gradients of attention() by the chain rule, one row after another (Dao et al. 2022, appendix B.2). The
-/// tensors are as check_backward_tensors wants them.
+/// Computes the gradients of attention() by the chain rule, one row after another (Dao et al. 2022, appendix
+/// B.2). The tensors are as check_backward_tensors wants them.
 template <class T>
 void attention_backward(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,
                         const AttentionBackwardTensors<T>& tensors) {

@@ -16,7 +16,7 @@
 
 namespace heed::reference {
 
-/// Entry (i, j) of a mask's matrix for one head of one sequence.
+/// Returns entry (i, j) of a mask's matrix for one head of one sequence.
 template <class E>
 const E& mask_entry(const MaskMatrix& matrix, const MaskSizes& sizes, Index sequence, Index head, Index i,
                     Index j) {
@@ -26,7 +26,7 @@ const E& mask_entry(const MaskMatrix& matrix, const MaskSizes& sizes, Index sequ
       matrix.entries.data)[row * matrix.entries.row_stride + j * matrix.entries.col_stride];
 }
 
-/// Element k of a query or key (k counted within its head, the matrix begins at `col`), turned by its
+/// Returns element k of a query or key (k counted within its head, the matrix begins at `col`), turned by its
 /// position (Su et al. 2021, equation 34).
 template <class T>
 T turned_element(const MatrixView<const T>& x, Index row, Index col, Index k, const Rotary& rotary,
@@ -44,7 +44,8 @@ T turned_element(const MatrixView<const T>& x, Index row, Index col, Index k, co
   return second ? T(b * cos(angle) + a * sin(angle)) : T(a * cos(angle) - b * sin(angle));
 }
 
-/// Queries or keys, heads of head_dim side by side, each row turned by the position that belongs to it.
+/// Returns queries or keys, heads of head_dim side by side, each row turned by the position that belongs to
+/// it.
 template <class T>
 std::vector<T> turned(const MatrixView<const T>& x, Index head_dim, const Rotary& rotary,
                       const std::vector<Index>& positions) {
@@ -94,7 +95,7 @@ class RowScores {
     key_ = {turned_key_.data(), key.rows, key.cols, key.cols, 1};
   }
 
-  /// Computes those of query i.
+  /// Computes the scores of query i.
   void compute(Index batch, Index head, Index i) {
     using std::tanh;
     const Index kv_len = shape_.kv_len_of(batch);
@@ -158,19 +159,19 @@ class RowScores {
       visible(j) = visible(j) && !detail::is_minus_infinity(scores_[static_cast<std::size_t>(j)]);
   }
 
-  /// Position of the first query of a sequence.
+  /// Returns the position of the first query of a sequence.
   Index query_offset(Index batch) const {
     return mask_.query_offset(shape_.query_len_of(batch), shape_.kv_len_of(batch), batch, asking_);
   }
 
   bool sees(Index j) const { return visible(j); }
   const T& score(Index j) const { return scores_[static_cast<std::size_t>(j)]; }
-  /// After the softcap, before anything is added.
+  /// Returns the score of key j after the softcap, before anything is added.
   const T& capped(Index j) const { return capped_[static_cast<std::size_t>(j)]; }
 
   const T& scale() const { return scale_; }
   const T& softcap() const { return softcap_; }
-  /// As they enter the product: turned, if there is a rotary.
+  /// Returns the queries as they enter the product: turned, if there is a rotary.
   const MatrixView<const T>& query() const { return query_; }
   const MatrixView<const T>& key() const { return key_; }
 

@@ -30,7 +30,7 @@ void over_rows_that_count(const MatrixView<const Scalar>& x, const MatrixView<co
   if (x.rows > first) work(first, x.rows - first);
 }
 
-/// grad_w += x^T grad_out, by product(a, term): the one way to the gradient of a weight. Rows on which
+/// Adds x^T grad_out to grad_w, by product(a, term): the one way to the gradient of a weight. Rows on which
 /// nothing depends add nothing, whatever x holds there.
 template <class Scalar, class Product>
 void add_weight_gradient(const MatrixView<const Scalar>& x, const MatrixView<const Scalar>& grad_out,

@@ -8,7 +8,7 @@ namespace heed {
 
 namespace detail {
 
-/// A name that nobody asked for, and that costs nothing.
+/// A name that no caller asked for, and that costs nothing.
 struct NoName {
   template <class Part>
   NoName operator+(const Part&) const noexcept {

@@ -14,16 +14,16 @@
 
 namespace heed {
 
-/// Whether the folder has a checkpoint.
+/// Returns whether the folder has a checkpoint.
 HEED_EXPORT bool has_checkpoint(const std::filesystem::path& folder);
 
-/// The tokenizer.json of a checkpoint, as it was saved.
+/// Returns the tokenizer.json of a checkpoint, as it was saved.
 HEED_EXPORT std::string load_tokenizer_json(const std::filesystem::path& folder);
 
 /// What a program wants to remember with a checkpoint: texts by name.
 using Notes = std::map<std::string, std::string>;
 
-/// The notes of a checkpoint. Throws FileError.
+/// Returns the notes of a checkpoint. Throws FileError.
 HEED_EXPORT Notes checkpoint_notes(const std::filesystem::path& folder);
 
 namespace detail {

@@ -17,7 +17,7 @@ namespace heed {
 
 namespace detail {
 
-/// The attention of one sequence of a model.
+/// Returns the shape of the attention of one sequence of a model.
 template <class Scalar>
 AttentionShape sequence_shape(const GptConfig& config, Index seq_len) {
   AttentionShape shape;
@@ -59,7 +59,7 @@ void require_trainer_memory(const Gpt<Scalar>& model, const GptTrainerOptions& o
                      config);
 }
 
-/// False for a step of less than about 0.1 ms: the threads would take longer to meet than they save.
+/// Returns false for a step of less than about 0.1 ms: the threads would take longer to meet than they save.
 template <class Scalar>
 bool step_is_worth_sharing(const Gpt<Scalar>& model, Index batch_size, Index seq_len) {
   constexpr double min_multiplications = 4e6;
@@ -91,7 +91,7 @@ GptTrainer<Scalar>::GptTrainer(Gpt<Scalar>& model, const GptTrainerOptions& opti
   for (Workspace& own : workspaces_) own.reserve(bytes);
 }
 
-/// A workspace serves one operation after another: the largest decides.
+/// Returns the bytes of a workspace, which serves one operation after another: the largest decides.
 template <class Scalar>
 std::size_t GptTrainer<Scalar>::workspace_bytes() const {
   std::size_t most = (std::max)(attention_.workspace_bytes(), attention_backward_.workspace_bytes());
@@ -215,8 +215,7 @@ void GptTrainer<Scalar>::check_batch(std::span<const TokenId> inputs,
   model_.tokens.check_ids(inputs);
 }
 
-/// A matrix that was given other memory, as by assigning a model, is looked up again; none may have got
-/// another size.
+/// Looks up matrices that were given other memory, as by assigning a model; none may have got another size.
 template <class Scalar>
 void GptTrainer<Scalar>::look_up_weights() {
   model_.check_weights();
@@ -302,8 +301,8 @@ TrainingStep GptTrainer<Scalar>::step(std::span<const TokenId> inputs, std::span
   return step;
 }
 
-/// Into how many shards the sequences are cut: as many rows at a time as stay in a second-level cache with
-/// what is computed of them. No bit depends on it.
+/// Returns into how many shards the sequences are cut: as many rows at a time as stay in a second-level cache
+/// with what is computed of them. No bit depends on it.
 template <class Scalar>
 Index GptTrainer<Scalar>::num_shards() const {
   if (!sequences_shared_) return 1;
@@ -313,7 +312,7 @@ Index GptTrainer<Scalar>::num_shards() const {
   return (std::min)(options_.batch_size, rounds * threads_);
 }
 
-/// Forward, and if `training`, back to the embedding: all that can be done sequence by sequence.
+/// Runs forward, and if `training`, back to the embedding: all that can be done sequence by sequence.
 template <class Scalar>
 double GptTrainer<Scalar>::run(std::span<const TokenId> inputs, std::span<const TokenId> targets,
                                bool training) {
@@ -489,7 +488,7 @@ void GptTrainer<Scalar>::backward_block(std::size_t layer, const Shard& shard) {
                       grad_norm1, grad_middle, rows_of(grad_stream_before(layer), shard), shard.executor);
 }
 
-/// What sums over all tokens, in their order.
+/// Runs a task that sums over all tokens, in their order.
 template <class Scalar>
 void GptTrainer<Scalar>::run_weight_task(const WeightTask& task, Index thread) {
   const auto clear = [](const View& v) {
