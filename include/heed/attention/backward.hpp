@@ -22,11 +22,11 @@ namespace heed {
 
 template <class Scalar>
 struct AttentionGradients {
-  Matrix<Scalar> query;                // of the size of query
-  Matrix<Scalar> key;                  // of the size of key
-  Matrix<Scalar> value;                // of the size of value
-  std::vector<Matrix<Scalar>> biases;  // for each bias of the mask, of its size
-  Matrix<Scalar> sinks;                // 1 x num_heads; empty without sinks
+  Matrix<Scalar> query;                ///< The gradient with respect to query, of its size.
+  Matrix<Scalar> key;                  ///< The gradient with respect to key, of its size.
+  Matrix<Scalar> value;                ///< The gradient with respect to value, of its size.
+  std::vector<Matrix<Scalar>> biases;  ///< A gradient for each bias of the mask, of its size.
+  Matrix<Scalar> sinks;                ///< 1 x num_heads; empty without sinks.
 };
 
 namespace detail {

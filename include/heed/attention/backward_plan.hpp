@@ -20,13 +20,13 @@ struct AttentionBackwardTensors {
   MatrixView<const T> query;
   MatrixView<const T> key;
   MatrixView<const T> value;
-  MatrixView<const T> out;        // of the forward run
-  MatrixView<const T> logsumexp;  // of the forward run
-  MatrixView<const T> grad_out;   // as out
-  MatrixView<T> grad_query;       // as query, or left empty: not wanted; likewise the others
+  MatrixView<const T> out;        ///< What the forward run wrote.
+  MatrixView<const T> logsumexp;  ///< What the forward run wrote.
+  MatrixView<const T> grad_out;   ///< The size of out.
+  MatrixView<T> grad_query;       ///< The size of query. A gradient that is left empty is not wanted.
   MatrixView<T> grad_key;
   MatrixView<T> grad_value;
-  MatrixView<T> grad_sinks;  // 1 x num_heads
+  MatrixView<T> grad_sinks;  ///< 1 x num_heads.
   /// For each bias of the mask, in their order, a matrix of the bias's size, or an empty one: not wanted.
   /// num_grad_biases is their number, or 0: none is wanted.
   const MatrixView<T>* grad_biases = nullptr;
@@ -120,9 +120,9 @@ class HEED_EXPORT AttentionBackwardPlan {
   Mask mask_;
   ScoreOptions options_;
   detail::ScoreNumbers<T> numbers_;
-  Index threads_;     // no more than there are items
-  Index chunk_keys_;  // keys of an item that is for keys, 0: an item is all of a group of heads
-  Index chunk_rows_;  // rows of an item that is for queries
+  Index threads_;     ///< No more than there are items.
+  Index chunk_keys_;  ///< Keys of an item that is for keys, 0: an item is all of a group of heads.
+  Index chunk_rows_;  ///< Rows of an item that is for queries.
   std::size_t kernel_bytes_;
   std::size_t thread_bytes_;
 };

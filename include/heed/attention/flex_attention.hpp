@@ -38,7 +38,7 @@ struct SeesAll {};
 template <class Predicate, class MaySee = SeesAll>
 struct VisibleWhere {
   Predicate predicate;
-  MaySee may_see;  // (batch, head, first query, last query, first key, last key) -> bool, ends included
+  MaySee may_see;  ///< (batch, head, first query, last query, first key, last key) -> bool, ends included.
 };
 
 /// Makes a predicate of visibility. A tile in which it lets no row see anything costs nothing else.

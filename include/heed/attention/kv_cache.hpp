@@ -35,7 +35,7 @@ struct KvCacheOptions {
   Index num_kv_heads = 1;
   Index head_dim = 0;
   Index value_dim = 0;
-  Index capacity = 0;  // tokens of each sequence
+  Index capacity = 0;  ///< Tokens of each sequence.
   KvStorage storage = KvStorage::same;
   /// A ring: a token beyond the capacity takes the place of the oldest one. Attention then needs a mask with
   /// window(left, right), and window left + number of queries <= capacity.
@@ -133,16 +133,16 @@ class HEED_EXPORT KvCache {
   std::byte* values_of(Index sequence, Index head) const noexcept;
 
   KvCacheOptions shape_;
-  Index tiles_ = 0;  // of each head
+  Index tiles_ = 0;  ///< How many tiles each head has.
   Index key_tile_ = 0;
   std::size_t key_tile_bytes_ = 0;
   std::size_t value_tile_bytes_ = 0;
-  std::size_t values_at_ = 0;  // from the start of the memory
+  std::size_t values_at_ = 0;  ///< Where values begin in the memory.
   Workspace memory_;
-  std::vector<unsigned char> finite_;  // of each tile of values
+  std::vector<unsigned char> finite_;  ///< Whether each tile of values is finite.
   std::vector<T> scratch_;
   std::vector<Index> lengths_;
-  std::vector<Index> kept_from_;  // of each sequence the first token that no later one has overwritten
+  std::vector<Index> kept_from_;  ///< For each sequence, the first token that no later one has overwritten.
 };
 
 extern template class KvCache<float>;

@@ -38,8 +38,8 @@ enum class MaskRows { nothing, head, sequence, head_of_sequence };
 struct MaskSizes {
   Index batch_size = 1;
   Index num_heads = 1;
-  Index query_len = 0;  // of the longest sequence
-  Index kv_len = 0;     // of the longest sequence
+  Index query_len = 0;  ///< Queries of the longest sequence.
+  Index kv_len = 0;     ///< Keys of the longest sequence.
 };
 
 /// A side of a window without an end.
@@ -88,8 +88,8 @@ class HEED_EXPORT Mask {
   static constexpr Index max_offset = Index{1} << 61;
 
   struct Window {
-    Index left = unlimited;   // how many keys before its own a query sees
-    Index right = unlimited;  // and after it
+    Index left = unlimited;   ///< How many keys before its own a query sees.
+    Index right = unlimited;  ///< How many keys after its own a query sees.
   };
 
   /// The keys from first to last, both included, whether or not they exist.
@@ -134,7 +134,7 @@ class HEED_EXPORT Mask {
   enum class Anchor { top_left, bottom_right, number, number_each };
   struct Position {
     Anchor anchor;
-    std::vector<Index> offsets;  // number: one for all sequences; number_each: one for each
+    std::vector<Index> offsets;  ///< Number: one for all sequences; number_each: one for each.
     bool operator==(const Position&) const = default;
   };
   /// Returns what both say, the one that also counts the sequences if one does; nothing if they may differ.
@@ -143,7 +143,7 @@ class HEED_EXPORT Mask {
   bool causal_ = false;
   Window window_;
   std::optional<Position> position_;
-  std::vector<Index> kv_lengths_;  // empty: no such part
+  std::vector<Index> kv_lengths_;  ///< Empty: no such part.
   std::vector<MaskMatrix> matrices_;
   std::vector<double> slopes_;
 

@@ -27,8 +27,8 @@ namespace heed {
 template <class T>
 class TopWeights final : public WeightsObserver<T> {
  public:
-  Matrix<T> weights;   // (batch_size * num_heads * query_len) x k, stacked as AttentionWeights
-  Matrix<Index> keys;  // the same
+  Matrix<T> weights;   ///< (batch_size * num_heads * query_len) x k, stacked as AttentionWeights.
+  Matrix<Index> keys;  ///< The position of each weight's key, in the layout of weights.
 
   /// Throws ArgumentError if k is negative.
   explicit TopWeights(Index k) : k_(k) {
@@ -75,7 +75,7 @@ class TopWeights final : public WeightsObserver<T> {
 template <class T>
 class ColumnSums final : public WeightsObserver<T> {
  public:
-  Matrix<T> sums;  // (batch_size * num_heads) x kv_len
+  Matrix<T> sums;  ///< (batch_size * num_heads) x kv_len.
 
   void prepare(const AttentionShape& shape) override {
     num_heads_ = shape.num_heads;
@@ -98,7 +98,7 @@ class ColumnSums final : public WeightsObserver<T> {
 template <class T>
 class SelectedWeights final : public WeightsObserver<T> {
  public:
-  Matrix<T> weights;  // (batch_size * heads * queries) x kv_len, in the order in which they were named
+  Matrix<T> weights;  ///< (batch_size * heads * queries) x kv_len, in the order in which they were named.
 
   SelectedWeights(std::vector<Index> heads, std::vector<Index> queries)
       : heads_(std::move(heads)), queries_(std::move(queries)) {}

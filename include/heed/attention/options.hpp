@@ -19,19 +19,19 @@
 namespace heed {
 
 struct AttentionOptions {
-  Mask mask = {};                               // who may see whom; default: every query sees every key
-  std::optional<double> scale = std::nullopt;   // default: 1 / sqrt(head_dim)
-  double softcap = 0;                           // score = softcap * tanh(score / softcap); 0: none
-  std::vector<double> sinks = {};               // for each head a score that has no value; empty: none
-  std::optional<Rotary> rotary = std::nullopt;  // queries and keys are turned by their positions
-  Index num_heads = 1;                          // query is (batch_size * query_len) x (num_heads * head_dim)
-  std::optional<Index> num_kv_heads = std::nullopt;  // heads of key and value; default: num_heads
-  Index batch_size = 1;                              // sequences of equal length, stacked in the rows
+  Mask mask = {};  ///< Which query may see which key; default: every query sees every key.
+  std::optional<double> scale = std::nullopt;   ///< Default: 1 / sqrt(head_dim).
+  double softcap = 0;                           ///< score = softcap * tanh(score / softcap); 0: none.
+  std::vector<double> sinks = {};               ///< For each head a score that has no value; empty: none.
+  std::optional<Rotary> rotary = std::nullopt;  ///< Queries and keys are turned by their positions.
+  Index num_heads = 1;  ///< query is (batch_size * query_len) x (num_heads * head_dim).
+  std::optional<Index> num_kv_heads = std::nullopt;  ///< Heads of key and value; default: num_heads.
+  Index batch_size = 1;                              ///< Sequences of equal length, stacked in the rows.
   /// Or sequences of any length: sequence b has the rows [starts[b], starts[b + 1]) of query, and of key and
   /// value. batch_size is then their number.
   std::vector<Index> query_starts = {};
   std::vector<Index> kv_starts = {};
-  Executor* executor = nullptr;  // default: the calling thread alone
+  Executor* executor = nullptr;  ///< Default: the calling thread alone.
 };
 
 namespace detail {

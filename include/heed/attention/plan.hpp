@@ -32,8 +32,8 @@ struct AttentionShape {
   Index batch_size = 1;
   Index num_heads = 1;
   Index num_kv_heads = 1;
-  Index query_len = 0;  // of one sequence; of the longest one in a ragged batch
-  Index kv_len = 0;     // likewise
+  Index query_len = 0;  ///< Queries of one sequence, or of the longest one in a ragged batch.
+  Index kv_len = 0;     ///< Keys of one sequence, or of the longest one in a ragged batch.
   Index head_dim = 0;
   Index value_dim = 0;
   /// A ragged batch: sequence b has the rows [starts[b], starts[b + 1]) of query, or of key and value. Each
@@ -67,10 +67,10 @@ struct AttentionShape {
 
 /// How scores are made from queries and keys, beside the mask.
 struct ScoreOptions {
-  std::optional<double> scale = std::nullopt;   // default: 1 / sqrt(head_dim)
-  double softcap = 0;                           // score = softcap * tanh(score / softcap); 0: none
-  std::vector<double> sinks = {};               // for each head a score that has no value; empty: none
-  std::optional<Rotary> rotary = std::nullopt;  // queries and keys are turned by their positions
+  std::optional<double> scale = std::nullopt;   ///< Default: 1 / sqrt(head_dim).
+  double softcap = 0;                           ///< score = softcap * tanh(score / softcap); 0: none.
+  std::vector<double> sinks = {};               ///< For each head a score that has no value; empty: none.
+  std::optional<Rotary> rotary = std::nullopt;  ///< Queries and keys are turned by their positions.
 };
 
 namespace detail {
@@ -93,15 +93,15 @@ struct CacheView {
 /// What one run reads and writes.
 template <class T>
 struct AttentionTensors {
-  MatrixView<const T> query;  // query_rows x (num_heads * head_dim), query_rows = batch_size * query_len
-  MatrixView<const T> key;    // (batch_size * kv_len) x (num_kv_heads * head_dim)
-  MatrixView<const T> value;  // (batch_size * kv_len) x (num_kv_heads * value_dim)
-  MatrixView<T> out;          // query_rows x (num_heads * value_dim)
-  MatrixView<T> weights;      // (query_rows * num_heads) x kv_len, or left empty: not wanted
-  MatrixView<T> logsumexp;    // query_rows x num_heads, or left empty: not wanted
-  WeightsObserver<T>* const* observers = nullptr;  // prepared for the shape
+  MatrixView<const T> query;  ///< query_rows x (num_heads * head_dim), query_rows = batch_size * query_len.
+  MatrixView<const T> key;    ///< (batch_size * kv_len) x (num_kv_heads * head_dim).
+  MatrixView<const T> value;  ///< (batch_size * kv_len) x (num_kv_heads * value_dim).
+  MatrixView<T> out;          ///< query_rows x (num_heads * value_dim).
+  MatrixView<T> weights;      ///< (query_rows * num_heads) x kv_len, or left empty: not wanted.
+  MatrixView<T> logsumexp;    ///< query_rows x num_heads, or left empty: not wanted.
+  WeightsObserver<T>* const* observers = nullptr;  ///< Observers that were prepared for the shape.
   Index num_observers = 0;
-  const detail::CacheView* cache = nullptr;  // keys and values lie there; key and value are left empty
+  const detail::CacheView* cache = nullptr;  ///< Keys and values lie there; key and value are left empty.
 };
 
 /// Throws ShapeError if a size is negative, a head size below 1, num_heads no multiple of num_kv_heads, the
@@ -202,14 +202,15 @@ class HEED_EXPORT AttentionPlan {
   Mask mask_;
   ScoreFunctions<T> functions_;
   detail::ScoreNumbers<T> numbers_;
-  std::vector<Index> first_items_;  // of each sequence of a ragged batch, and their number
-  Index groups_;                    // of heads that are worked on together, in each sequence
-  Index group_heads_;               // of each
+  std::vector<Index>
+      first_items_;    ///< The first item of each sequence of a ragged batch, and the number of items.
+  Index groups_;       ///< Groups of heads that are worked on together, in each sequence.
+  Index group_heads_;  ///< Heads of each group.
   Index asked_threads_;
-  Index threads_;  // no more than there are blocks
+  Index threads_;  ///< No more than there are blocks.
   std::size_t thread_bytes_;
   Index block_rows_;
-  Index blocks_per_group_;  // of the longest sequence
+  Index blocks_per_group_;  ///< Blocks of a group in the longest sequence.
 };
 
 extern template class AttentionPlan<float>;

@@ -21,8 +21,8 @@ namespace heed {
 
 /// Which elements of a head make a pair, n being the rotary width.
 enum class RotaryLayout {
-  half_split,   // (i, i + n/2): GPT-NeoX, Hugging Face's Llama
-  interleaved,  // (2i, 2i + 1): the paper, GPT-J, Meta's Llama
+  half_split,   ///< (i, i + n/2): GPT-NeoX, Hugging Face's Llama.
+  interleaved,  ///< (2i, 2i + 1): the paper, GPT-J, Meta's Llama.
 };
 
 /// The rule by which Llama 3.1 stretches its context: slow rotations are slowed down by `factor`, fast ones
@@ -36,9 +36,9 @@ struct Llama3Scaling {
 
 struct RotaryOptions {
   RotaryLayout layout = RotaryLayout::half_split;
-  double base = 10000;       // pair i turns by base^(-2i / n) for each position
-  Index offset = 0;          // added to every position
-  double linear_factor = 1;  // positions are divided by it (Chen et al. 2023, "position interpolation")
+  double base = 10000;       ///< Pair i turns by base^(-2i / n) for each position.
+  Index offset = 0;          ///< Added to every position.
+  double linear_factor = 1;  ///< Positions are divided by it (Chen et al. 2023, "position interpolation").
   std::optional<Llama3Scaling> llama3 = std::nullopt;
 };
 

@@ -33,7 +33,7 @@ namespace heed {
 /// The weights of every head: rows x columns are queries x keys.
 template <class Scalar>
 struct AttentionWeights {
-  Matrix<Scalar> stacked;  // (batch_size * num_heads * query_len) x kv_len; those of a ragged batch likewise
+  Matrix<Scalar> stacked;  ///< (batch_size * num_heads * query_len) x kv_len, in a ragged batch too.
   Index batch_size = 0;
   Index num_heads = 0;
   Index query_len = 0;
@@ -70,10 +70,10 @@ struct AttentionWeights {
 
 template <class Scalar>
 struct AttentionResult {
-  Matrix<Scalar> out;                // (batch_size * query_len) x (num_heads * value_dim)
-  AttentionWeights<Scalar> weights;  // every row sums to 1, or is 0 if it sees no key
+  Matrix<Scalar> out;                ///< (batch_size * query_len) x (num_heads * value_dim).
+  AttentionWeights<Scalar> weights;  ///< Every row sums to 1, or is 0 if it sees no key.
   Matrix<Scalar>
-      logsumexp;  // (batch_size * query_len) x num_heads: log of the sum of exp(score) over visible keys
+      logsumexp;  ///< (batch_size * query_len) x num_heads: log of the sum of exp(score) over visible keys.
 };
 
 namespace detail {

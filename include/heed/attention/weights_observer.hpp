@@ -18,9 +18,9 @@ template <class T>
 struct WeightsTile {
   Index sequence;
   Index head;
-  Index first_query;  // within the sequence
+  Index first_query;  ///< The tile's first query, counted within the sequence.
   Index first_key;
-  MatrixView<const T> weights;  // queries x keys; data == nullptr: all of them are 0
+  MatrixView<const T> weights;  ///< queries x keys; data == nullptr: all of them are 0.
 };
 
 /// What wants to see weights. take() is called from the threads that compute, so from several at once for

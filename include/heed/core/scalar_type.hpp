@@ -12,7 +12,7 @@ namespace heed {
 
 /// The scalar type of a matrix whose elements are not known by their type.
 struct ScalarType {
-  std::string_view name = {};  ///< empty: of none
+  std::string_view name = {};  ///< The type's name; empty for none.
 
   friend bool operator==(const ScalarType&, const ScalarType&) = default;
 };

@@ -23,18 +23,19 @@
 namespace heed {
 
 struct CausalOptions {
-  double tolerance = 1e-9;      // a larger difference fails
-  std::uint64_t seed = 0xCAFE;  // of the values that replace the future
-  Index max_cuts = 64;          // how many places to cut at; evenly spread if there are more positions
+  double tolerance = 1e-9;      ///< A larger difference fails.
+  std::uint64_t seed = 0xCAFE;  ///< The seed of the values that replace the future.
+  Index max_cuts = 64;          ///< How many places to cut at; evenly spread if there are more positions.
 };
 
 struct CausalReport {
   bool passed = true;
-  double largest_difference = 0;  // of an output before the cut, between two futures; NaN counts as infinite
-  Index position = -1;            // where it was found: row of the output, -1 if there was no difference
+  double largest_difference =
+      0;  ///< Largest difference of an output before the cut, between two futures; NaN: infinite.
+  Index position = -1;  ///< The row of the output where it was found, -1 if there was no difference.
   Index column = -1;
-  Index cut = -1;  // the rows from here on had been replaced
-  Index cuts = 0;  // how many places were tried
+  Index cut = -1;  ///< The rows from here on had been replaced.
+  Index cuts = 0;  ///< How many places were tried.
   double tolerance = 0;
 };
 
@@ -127,10 +128,10 @@ CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen:
 
 struct RowSumReport {
   bool passed = true;
-  double largest_error = 0;  // of |row sum - 1| over the rows that are not empty; infinite for NaN
-  Index row = -1;            // where it was found, -1 if every sum is exact
-  Index empty_rows = 0;      // rows of zeros: queries that see no key
-  Index negative = 0;        // how many weights are below 0
+  double largest_error = 0;  ///< Largest |row sum - 1| of the rows that are not empty; infinite for NaN.
+  Index row = -1;            ///< The row where it was found, -1 if every sum is exact.
+  Index empty_rows = 0;      ///< Rows of zeros: queries that see no key.
+  Index negative = 0;        ///< How many weights are below 0.
   double tolerance = 0;
 };
 

@@ -71,10 +71,10 @@ concept SafetensorsValue = std::is_same_v<T, double> || std::is_same_v<T, float>
 struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::f32;
-  std::vector<std::ptrdiff_t> shape;  ///< empty for a scalar (one element)
-  std::size_t size = 1;               ///< number of elements, the product of the shape
-  std::size_t begin = 0;              ///< first byte, counted from the start of the data
-  std::size_t end = 0;                ///< one past the last byte
+  std::vector<std::ptrdiff_t> shape;  ///< Empty for a scalar (one element).
+  std::size_t size = 1;               ///< Number of elements, the product of the shape.
+  std::size_t begin = 0;              ///< First byte, counted from the start of the data.
+  std::size_t end = 0;                ///< One past the last byte.
 };
 
 /// A .safetensors file in memory. Reading it from several threads at once is safe, as with any const object.
@@ -134,9 +134,9 @@ class HEED_EXPORT SafetensorsFile {
 
   std::string name_;
   std::vector<TensorInfo> tensors_;
-  std::vector<std::size_t> by_name_;  // indices into tensors_, sorted by name
+  std::vector<std::size_t> by_name_;  ///< Indices into tensors_, sorted by name.
   std::map<std::string, std::string> metadata_;
-  std::vector<std::byte> storage_;  // the data starts at data_start_
+  std::vector<std::byte> storage_;  ///< The data starts at data_start_.
   std::size_t data_start_ = 0;
 };
 
@@ -151,7 +151,7 @@ struct TensorBytes {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::ptrdiff_t> shape;
-  std::span<const std::byte> bytes;  ///< row-major, little-endian
+  std::span<const std::byte> bytes;  ///< Row-major, little-endian.
 };
 
 /// Returns the element type that stores T without change: F64, F32, I64, I32 or U8.

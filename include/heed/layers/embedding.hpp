@@ -26,7 +26,7 @@ class TokenEmbedding : public ParameterWalk<TokenEmbedding<Scalar>> {
   static_assert(detail::require_number<Scalar>());
 
  public:
-  Matrix<Scalar> table;  // vocab_size x d_model
+  Matrix<Scalar> table;  ///< vocab_size x d_model.
 
   /// Fills the table row by row with uniform(-b, b), b = 1 / sqrt(d_model). Throws ShapeError if a size is
   /// below 1.

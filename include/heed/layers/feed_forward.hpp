@@ -16,7 +16,7 @@ namespace heed {
 
 struct FeedForwardOptions {
   Activation activation = Activation::gelu;
-  bool gated = false;  ///< activation(x gate) * (x up): SwiGLU with Activation::silu (Shazeer 2020)
+  bool gated = false;  ///< activation(x gate) * (x up): SwiGLU with Activation::silu (Shazeer 2020).
   bool bias = true;
 };
 
@@ -30,16 +30,16 @@ class FeedForward : public ParameterWalk<FeedForward<Scalar>> {
   static_assert(detail::require_number<Scalar>());
 
  public:
-  Linear<Scalar> up;                   // d_model x d_ff
-  std::optional<Linear<Scalar>> gate;  // d_model x d_ff, if it is gated
-  Linear<Scalar> down;                 // d_ff x d_model
+  Linear<Scalar> up;                   ///< d_model x d_ff.
+  std::optional<Linear<Scalar>> gate;  ///< d_model x d_ff, if it is gated.
+  Linear<Scalar> down;                 ///< d_ff x d_model.
   Activation activation;
 
   /// What forward() leaves for backward().
   struct Tape {
-    Matrix<Scalar> up;      // x w_up + b_up
-    Matrix<Scalar> gate;    // x w_gate + b_gate
-    Matrix<Scalar> hidden;  // what goes into w_down
+    Matrix<Scalar> up;      ///< x w_up + b_up.
+    Matrix<Scalar> gate;    ///< x w_gate + b_gate.
+    Matrix<Scalar> hidden;  ///< What goes into w_down.
   };
 
   /// Draws weights as Linear does; biases are 0. Throws ShapeError if a size is below 1, ArgumentError for

@@ -29,8 +29,8 @@ class Linear : public ParameterWalk<Linear<Scalar>> {
   static_assert(detail::require_number<Scalar>());
 
  public:
-  Matrix<Scalar> w;     // in x out
-  RowVector<Scalar> b;  // 1 x out, or empty: none
+  Matrix<Scalar> w;     ///< in x out.
+  RowVector<Scalar> b;  ///< 1 x out, or empty: none.
 
   /// Draws w uniformly from (-bound, bound), bound by default sqrt(3 / in), which keeps the variance; b is 0.
   /// Throws ShapeError if a size is below 1, ArgumentError for a bound that is not finite.

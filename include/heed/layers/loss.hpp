@@ -25,25 +25,25 @@ namespace heed {
 
 /// What becomes of the losses of the rows.
 enum class LossReduction {
-  mean,  ///< their sum, divided by the sum of the weights of the targets that count
+  mean,  ///< The sum of the losses, divided by the sum of the weights of the targets that count.
   sum,
-  none,  ///< they stay as they are
+  none,  ///< Each row keeps its loss.
 };
 
 /// What cross_entropy() can do beside the plain mean, each as PyTorch and ONNX define it.
 struct CrossEntropyOptions {
-  TokenId ignored = ignored_target;        ///< a row with this target has loss 0 and gradient 0
-  std::vector<double> class_weights = {};  ///< one for each class, not negative; empty: 1 each
-  double label_smoothing = 0;              ///< in [0, 1]: the part of the target that all classes share
+  TokenId ignored = ignored_target;        ///< A row with this target has loss 0 and gradient 0.
+  std::vector<double> class_weights = {};  ///< One for each class, not negative; empty: 1 each.
+  double label_smoothing = 0;              ///< In [0, 1]: the part of the target that all classes share.
   LossReduction reduction = LossReduction::mean;
 };
 
 template <class Scalar>
 struct CrossEntropy {
-  double loss = 0;             // the mean over the rows that count, 0 if none does; or the sum
-  Index counted = 0;           // rows whose target is not ignored
-  std::vector<double> losses;  // of each row, weighted
-  Matrix<Scalar> grad_logits;  // of the loss; with LossReduction::none row i of losses[i]
+  double loss = 0;             ///< The mean over the rows that count, 0 if none does; or the sum.
+  Index counted = 0;           ///< Rows whose target is not ignored.
+  std::vector<double> losses;  ///< The weighted loss of each row.
+  Matrix<Scalar> grad_logits;  ///< The gradient of the loss; with LossReduction::none, row i is of losses[i].
 };
 
 namespace detail {

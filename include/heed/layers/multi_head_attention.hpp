@@ -26,12 +26,15 @@ namespace heed {
 struct MultiHeadAttentionConfig {
   Index d_model = 0;
   Index num_heads = 1;
-  std::optional<Index> num_kv_heads = std::nullopt;     // fewer: grouped heads (Ainslie et al. 2023)
-  std::optional<Index> head_dim = std::nullopt;         // default: d_model / num_heads
-  std::optional<Index> value_dim = std::nullopt;        // default: head_dim
-  std::optional<Index> key_input_dim = std::nullopt;    // of what keys are made from; default: d_model
-  std::optional<Index> value_input_dim = std::nullopt;  // of what values are made from; default: d_model
-  bool bias = false;                                    // whether the projections add a vector
+  std::optional<Index> num_kv_heads =
+      std::nullopt;  ///< Fewer than num_heads: grouped heads (Ainslie et al. 2023).
+  std::optional<Index> head_dim = std::nullopt;   ///< Default: d_model / num_heads.
+  std::optional<Index> value_dim = std::nullopt;  ///< Default: head_dim.
+  std::optional<Index> key_input_dim =
+      std::nullopt;  ///< Columns of what keys are made from; default: d_model.
+  std::optional<Index> value_input_dim =
+      std::nullopt;   ///< Columns of what values are made from; default: d_model.
+  bool bias = false;  ///< Whether the projections add a vector.
 };
 
 /// Returns the concatenation over heads of softmax(q_h * k_h^T / sqrt(head_dim)) * v_h, times w_o, where q =
@@ -94,11 +97,11 @@ class MultiHeadAttention : public ParameterWalk<MultiHeadAttention<Scalar>> {
  public:
   using RowVector = heed::RowVector<Scalar>;
 
-  Matrix<Scalar> w_q;  // d_model x (num_heads * head_dim)
-  Matrix<Scalar> w_k;  // key_input_dim x (num_kv_heads * head_dim)
-  Matrix<Scalar> w_v;  // value_input_dim x (num_kv_heads * value_dim)
-  Matrix<Scalar> w_o;  // (num_heads * value_dim) x d_model
-  RowVector b_q;       // added to each row of x * w_q, unless empty; the next three likewise
+  Matrix<Scalar> w_q;  ///< d_model x (num_heads * head_dim).
+  Matrix<Scalar> w_k;  ///< key_input_dim x (num_kv_heads * head_dim).
+  Matrix<Scalar> w_v;  ///< value_input_dim x (num_kv_heads * value_dim).
+  Matrix<Scalar> w_o;  ///< (num_heads * value_dim) x d_model.
+  RowVector b_q;       ///< Added to each row of x * w_q, unless empty; b_k, b_v and b_o to their products.
   RowVector b_k;
   RowVector b_v;
   RowVector b_o;

@@ -15,11 +15,11 @@ namespace heed {
 /// The sizes of a layer that decodes.
 struct DecodeShape {
   KvCacheOptions
-      cache;  // of all caches that it will run on: sequences, key/value heads and their sizes, capacity
-  Index num_heads = 1;       // a multiple of the cache's
-  Index d_in = 0;            // columns of x
-  Index d_out = 0;           // columns of out
-  Index max_new_tokens = 1;  // of each sequence, in one run
+      cache;  ///< What all caches of its runs have: sequences, key/value heads and their sizes, capacity.
+  Index num_heads = 1;       ///< A multiple of the cache's.
+  Index d_in = 0;            ///< Columns of x.
+  Index d_out = 0;           ///< Columns of out.
+  Index max_new_tokens = 1;  ///< The most new tokens of each sequence in one run.
 };
 
 /// MultiHeadAttention::prefill() and step() for views, planned once: x times w_q, w_k and w_v, the new keys
@@ -56,7 +56,7 @@ class HEED_EXPORT MultiHeadAttentionDecodePlan {
   std::optional<Rotary> rotary_;
   Mask mask_;
   CachedAttentionPlan<T> attention_;
-  std::size_t buffer_bytes_;  // of query, key, value and heads, each on a cache line of its own
+  std::size_t buffer_bytes_;  ///< Bytes of query, key, value and heads, each on a cache line of its own.
   std::size_t workspace_bytes_;
   Index threads_;
 };

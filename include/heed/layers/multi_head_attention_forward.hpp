@@ -19,30 +19,30 @@
 namespace heed {
 
 struct LayerOptions {
-  Mask mask = {};                        // who may see whom; default: every position sees every position
-  ScoreOptions score = {};               // scale, softcap, sinks, rotary
-  Index batch_size = 1;                  // sequences of equal length, stacked in the rows of x
-  std::vector<Index> query_starts = {};  // or sequences of any length, as in AttentionOptions
-  std::vector<Index> kv_starts = {};     // the same for the other sequences of cross-attention
-  std::optional<Index> num_kv_heads = std::nullopt;  // default: num_heads, or the layer's own
-  Executor* executor = nullptr;                      // default: the calling thread alone
+  Mask mask = {};           ///< Which position may see which; default: every position sees every position.
+  ScoreOptions score = {};  ///< Scale, softcap, sinks, rotary.
+  Index batch_size = 1;     ///< Sequences of equal length, stacked in the rows of x.
+  std::vector<Index> query_starts = {};  ///< Where each sequence starts, if their lengths differ.
+  std::vector<Index> kv_starts = {};     ///< Where each of the other sequences of cross-attention starts.
+  std::optional<Index> num_kv_heads = std::nullopt;  ///< Default: num_heads, or the layer's own.
+  Executor* executor = nullptr;                      ///< Default: the calling thread alone.
 };
 
 template <class Scalar>
 struct MultiHeadAttentionResult {
-  Matrix<Scalar> out;                // as forward() returns it
-  AttentionWeights<Scalar> weights;  // of every head
-  Matrix<Scalar> heads;              // the heads' outputs side by side, before the output projection
+  Matrix<Scalar> out;                ///< As forward() returns it.
+  AttentionWeights<Scalar> weights;  ///< The weights of every head.
+  Matrix<Scalar> heads;              ///< The heads' outputs side by side, before the output projection.
 };
 
 namespace detail {
 
 template <class Scalar>
 struct ProjectionWeights {
-  MatrixView<const Scalar> w_q;  // d_in x (num_heads * head_dim)
-  MatrixView<const Scalar> w_k;  // d_in or d_key x (num_kv_heads * head_dim)
-  MatrixView<const Scalar> w_v;  // d_in or d_value x (num_kv_heads * value_dim)
-  MatrixView<const Scalar> w_o;  // (num_heads * value_dim) x d_out
+  MatrixView<const Scalar> w_q;  ///< d_in x (num_heads * head_dim).
+  MatrixView<const Scalar> w_k;  ///< d_in or d_key x (num_kv_heads * head_dim).
+  MatrixView<const Scalar> w_v;  ///< d_in or d_value x (num_kv_heads * value_dim).
+  MatrixView<const Scalar> w_o;  ///< (num_heads * value_dim) x d_out.
   MatrixView<const Scalar> b_q = {};
   MatrixView<const Scalar> b_k = {};
   MatrixView<const Scalar> b_v = {};

@@ -20,17 +20,17 @@ namespace heed {
 /// The sizes of one layer. Sequences of equal length are stacked in the rows of x.
 struct MultiHeadAttentionShape {
   Index batch_size = 1;
-  Index seq_len = 0;  // of one sequence; of the longest one in a ragged batch
-  Index d_in = 0;     // columns of x
-  Index d_out = 0;    // columns of out
+  Index seq_len = 0;  ///< Rows of one sequence, or of the longest one in a ragged batch.
+  Index d_in = 0;     ///< Columns of x.
+  Index d_out = 0;    ///< Columns of out.
   Index num_heads = 1;
   Index head_dim = 0;
   Index value_dim = 0;
-  std::optional<Index> num_kv_heads = std::nullopt;  // default: num_heads
+  std::optional<Index> num_kv_heads = std::nullopt;  ///< Default: num_heads.
   /// Cross-attention: keys and values come from other sequences. Default: from x.
   std::optional<Index> kv_len = std::nullopt;
-  Index d_key = 0;    // columns of what keys are made from
-  Index d_value = 0;  // columns of what values are made from
+  Index d_key = 0;    ///< Columns of what keys are made from.
+  Index d_value = 0;  ///< Columns of what values are made from.
   /// A ragged batch, as in AttentionShape. In self-attention kv_starts stays empty.
   std::vector<Index> query_starts = {};
   std::vector<Index> kv_starts = {};
@@ -51,20 +51,20 @@ struct MultiHeadAttentionShape {
 /// What one run reads and writes. What is left empty is not there, or not wanted.
 template <class T>
 struct MultiHeadAttentionTensors {
-  MatrixView<const T> x;         // (batch_size * seq_len) x d_in
-  MatrixView<const T> w_q;       // d_in x (num_heads * head_dim)
-  MatrixView<const T> w_k;       // d_in (cross: d_key) x (num_kv_heads * head_dim)
-  MatrixView<const T> w_v;       // d_in (cross: d_value) x (num_kv_heads * value_dim)
-  MatrixView<const T> w_o;       // (num_heads * value_dim) x d_out
-  MatrixView<T> out;             // (batch_size * seq_len) x d_out
-  MatrixView<T> weights;         // (batch_size * num_heads * seq_len) x kv_len
-  MatrixView<T> heads;           // (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o
-  MatrixView<const T> b_q = {};  // 1 x as many as the columns of w_q; the next three likewise
+  MatrixView<const T> x;         ///< (batch_size * seq_len) x d_in.
+  MatrixView<const T> w_q;       ///< d_in x (num_heads * head_dim).
+  MatrixView<const T> w_k;       ///< d_in (cross: d_key) x (num_kv_heads * head_dim).
+  MatrixView<const T> w_v;       ///< d_in (cross: d_value) x (num_kv_heads * value_dim).
+  MatrixView<const T> w_o;       ///< (num_heads * value_dim) x d_out.
+  MatrixView<T> out;             ///< (batch_size * seq_len) x d_out.
+  MatrixView<T> weights;         ///< (batch_size * num_heads * seq_len) x kv_len.
+  MatrixView<T> heads;           ///< (batch_size * seq_len) x (num_heads * value_dim): the heads before w_o.
+  MatrixView<const T> b_q = {};  ///< 1 x the columns of w_q, or empty; b_k, b_v and b_o fit w_k, w_v and w_o.
   MatrixView<const T> b_k = {};
   MatrixView<const T> b_v = {};
   MatrixView<const T> b_o = {};
-  MatrixView<const T> key_input = {};    // cross: (batch_size * kv_len) x d_key
-  MatrixView<const T> value_input = {};  // cross: (batch_size * kv_len) x d_value
+  MatrixView<const T> key_input = {};    ///< Cross: (batch_size * kv_len) x d_key.
+  MatrixView<const T> value_input = {};  ///< Cross: (batch_size * kv_len) x d_value.
 };
 
 /// Returns the shape of the attention inside a layer.
@@ -129,7 +129,7 @@ class HEED_EXPORT MultiHeadAttentionPlan {
  private:
   MultiHeadAttentionShape shape_;
   AttentionPlan<T> attention_;
-  std::size_t buffer_bytes_;  // of query, key, value and heads, each on a cache line of its own
+  std::size_t buffer_bytes_;  ///< Bytes of query, key, value and heads, each on a cache line of its own.
   std::size_t workspace_bytes_;
   Index threads_;
 };

@@ -25,8 +25,8 @@ class Norm : public ParameterWalk<Norm<Scalar>> {
   static_assert(detail::require_number<Scalar>());
 
  public:
-  RowVector<Scalar> weight;  // 1 x cols
-  RowVector<Scalar> bias;    // 1 x cols, or empty: none
+  RowVector<Scalar> weight;  ///< 1 x cols.
+  RowVector<Scalar> bias;    ///< 1 x cols, or empty: none.
   NormOptions options;
 
   /// Makes a norm whose weights are 1 and biases 0. Throws ShapeError if cols < 1, ArgumentError unless

@@ -28,7 +28,7 @@ struct WeightPiece {
   std::size_t parameter = 0;
   Index first_row = 0;
   Index rows = 0;
-  std::size_t offset = 0;  // of its first element among all
+  std::size_t offset = 0;  ///< The place of its first element among all.
 };
 
 template <class T>
@@ -45,7 +45,7 @@ class HEED_EXPORT WeightPieces {
  private:
   std::vector<WeightPiece> pieces_;
   std::vector<std::pair<Index, Index>> sizes_;
-  std::size_t size_ = 0;  // of all together
+  std::size_t size_ = 0;  ///< Elements of all together.
 };
 
 /// Returns the norm of gradients whose squares add up to `squares`; where those are beyond all numbers or
@@ -62,7 +62,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;  ///< of matrices; biases and the weights of norms do not decay
+  double weight_decay = 0.01;  ///< Decays matrices; biases and the weights of norms do not decay.
 };
 
 /// Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019):
@@ -108,8 +108,8 @@ class HEED_EXPORT AdamW {
 };
 
 struct SgdOptions {
-  double momentum = 0;      ///< v = momentum v + g
-  double weight_decay = 0;  ///< added to the gradient of matrices: g + weight_decay w
+  double momentum = 0;      ///< v = momentum v + g.
+  double weight_decay = 0;  ///< Added to the gradient of matrices: g + weight_decay w.
 };
 
 /// w = w - rate v: gradient descent, with momentum if it is given (Sutskever et al. 2013). Memory: with

@@ -13,8 +13,8 @@ template <class Scalar>
 struct Parameter {
   std::string name;
   MatrixView<Scalar> value;
-  MatrixView<Scalar> grad;  // of the same size
-  bool decays = true;       // a matrix; a bias and the weights of a norm do not decay
+  MatrixView<Scalar> grad;  ///< The gradient, of equal size.
+  bool decays = true;       ///< True for a matrix; a bias and the weights of a norm do not decay.
 };
 
 }  // namespace heed

@@ -13,10 +13,10 @@ namespace heed {
 /// share.
 template <class T>
 struct ProductTerm {
-  MatrixView<const T> b;          ///< depth x cols
-  MatrixView<T> out;              ///< rows x cols
-  MatrixView<const T> bias = {};  ///< 1 x cols, or left empty: none
-  bool accumulate = false;        ///< out += a * b, without a bias
+  MatrixView<const T> b;          ///< depth x cols.
+  MatrixView<T> out;              ///< rows x cols.
+  MatrixView<const T> bias = {};  ///< 1 x cols, or left empty: none.
+  bool accumulate = false;        ///< out += a * b, without a bias.
 };
 
 /// Returns the bytes of scratch memory of run_product for a (rows x depth) times (depth x cols) product with

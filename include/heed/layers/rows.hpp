@@ -16,10 +16,10 @@ namespace heed {
 
 /// What the loss of a row is made of.
 struct RowLoss {
-  std::int32_t ignored;                   ///< the target that asks for nothing
-  double factor = 1;                      ///< of the gradient
-  const double* class_weights = nullptr;  ///< one for each column of logits; nullptr: 1 each
-  double label_smoothing = 0;             ///< in [0, 1]
+  std::int32_t ignored;                   ///< The target that asks for nothing.
+  double factor = 1;                      ///< Multiplies the gradient.
+  const double* class_weights = nullptr;  ///< One for each column of logits; nullptr: 1 each.
+  double label_smoothing = 0;             ///< The part of the target that all classes share, in [0, 1].
 
   double weight(Index column) const { return class_weights == nullptr ? 1 : class_weights[column]; }
   /// Returns how much log p_t and log p_c of every c count in the loss.

@@ -212,7 +212,7 @@ class GptDecoder {
   Index max_rows_;
   MultiHeadAttentionDecodePlan<Scalar> attention_;
   std::vector<KvCache<Scalar>> caches_;
-  std::vector<TokenId> seen_;  // the last ones, a context of them at most
+  std::vector<TokenId> seen_;  ///< The last ones, a context of them at most.
   Matrix<Scalar> stream_, normed_, added_, up_, gate_;
   Matrix<Scalar> logits_;
   Workspace workspace_;
@@ -221,9 +221,9 @@ class GptDecoder {
 struct GenerateOptions {
   Index max_new_tokens = 200;
   SamplingOptions sampling = {};
-  std::vector<TokenId> stop_tokens = {};     ///< one of these ends the text; it is not part of the result
-  std::optional<Index> keep = std::nullopt;  ///< as GptDecoder's
-  Executor* executor = nullptr;              ///< default: the calling thread alone
+  std::vector<TokenId> stop_tokens = {};     ///< One of these ends the text; it is not part of the result.
+  std::optional<Index> keep = std::nullopt;  ///< How much of a full context is read anew: see GptDecoder.
+  Executor* executor = nullptr;              ///< Default: the calling thread alone.
 };
 
 /// Continues a prompt: the new tokens alone. on_token, if it is given, is called with each as soon as it is

@@ -58,10 +58,10 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
 
  public:
   TokenEmbedding<Scalar> tokens;
-  Matrix<Scalar> positions;  // context x d_model; empty unless they are learned
+  Matrix<Scalar> positions;  ///< context x d_model; empty unless they are learned.
   std::vector<GptBlock<Scalar>> blocks;
   Norm<Scalar> final_norm;
-  Matrix<Scalar> output;  // d_model x vocab_size; empty if it is the embedding's table
+  Matrix<Scalar> output;  ///< d_model x vocab_size; empty if it is the embedding's table.
 
   /// Draws weights uniformly with standard deviation 0.02, divided by sqrt(2 * num_layers) in the products
   /// that end a block (Radford et al. 2019); biases are 0, norms 1. Throws as check_config does, and
@@ -279,7 +279,7 @@ class Gpt : public ParameterWalk<Gpt<Scalar>> {
   }
 
   GptConfig config_;
-  Matrix<Scalar> sinusoids_;  // context x d_model, or empty
+  Matrix<Scalar> sinusoids_;  ///< context x d_model, or empty.
   std::optional<Rotary> rotary_;
 };
 

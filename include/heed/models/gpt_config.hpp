@@ -12,29 +12,30 @@ namespace heed {
 
 /// How a model knows the order of its tokens.
 enum class PositionKind {
-  learned,     ///< a table of weights, added to the embedding
-  sinusoidal,  ///< sines and cosines, a tenth of them added to the embedding (Vaswani et al. 2017,
-               ///< section 3.5)
-  rotary,      ///< queries and keys are turned (Su et al. 2021)
+  learned,     ///< A table of weights, added to the embedding.
+  sinusoidal,  ///< Sines and cosines, a tenth of them added to the embedding (Vaswani et al. 2017,
+               ///< section 3.5).
+  rotary,      ///< Queries and keys are turned (Su et al. 2021).
 };
 
 /// The sizes and kinds of a Gpt.
 struct GptConfig {
   Index vocab_size = 0;
-  Index context = 64;  ///< most tokens that the model looks at
+  Index context = 64;  ///< The most tokens that the model looks at.
   Index num_layers = 4;
   Index num_heads = 4;
-  std::optional<Index> num_kv_heads = std::nullopt;  ///< default: num_heads
+  std::optional<Index> num_kv_heads = std::nullopt;  ///< Default: num_heads.
   Index d_model = 128;
-  std::optional<Index> d_ff = std::nullopt;  ///< default: 4 * d_model
+  std::optional<Index> d_ff = std::nullopt;  ///< Default: 4 * d_model.
   PositionKind positions = PositionKind::learned;
   Activation activation = Activation::gelu;
-  bool gated = false;     ///< of the feed-forward layers: SwiGLU with silu
-  bool rms_norm = false;  ///< else LayerNorm
+  bool gated = false;     ///< Feed-forward layers have a gate: SwiGLU with silu.
+  bool rms_norm = false;  ///< Norms are RMSNorm, else LayerNorm.
   double norm_epsilon = 1e-5;
-  bool bias = false;   ///< in projections, feed-forward layers and norms
-  bool tied = true;    ///< the output product uses the token embedding's table
-  double dropout = 0;  ///< of the embedding and of what each layer adds, in training alone
+  bool bias = false;  ///< Projections, feed-forward layers and norms have biases.
+  bool tied = true;   ///< The output product uses the token embedding's table.
+  double dropout =
+      0;  ///< The part of the embedding, and of what each layer adds, that is dropped in training.
 
   Index ff_size() const noexcept { return d_ff.value_or(4 * d_model); }
   Index kv_heads() const noexcept { return num_kv_heads.value_or(num_heads); }

@@ -29,15 +29,15 @@ namespace heed {
 
 struct GptTrainerOptions {
   Index batch_size = 12;
-  std::optional<Index> seq_len = std::nullopt;  ///< of each sequence; default: the model's context
+  std::optional<Index> seq_len = std::nullopt;  ///< Tokens of each sequence; default: the model's context.
   AdamWOptions optimizer = {.beta2 = 0.99, .weight_decay = 0.1};
-  double clip_norm = 1;            ///< gradients of a larger norm are scaled down to it; 0: never
-  std::uint64_t dropout_seed = 1;  ///< used if the model's configuration has dropout
+  double clip_norm = 1;            ///< Gradients of a larger norm are scaled down to it; 0: never.
+  std::uint64_t dropout_seed = 1;  ///< Used if the model's configuration has dropout.
 };
 
 struct TrainingStep {
-  double loss = 0;           // mean over the batch's targets, before the step
-  double gradient_norm = 0;  // before it was clipped
+  double loss = 0;           ///< Mean over the batch's targets, before the step.
+  double gradient_norm = 0;  ///< The norm before it was clipped.
 };
 
 /// Works on a model of the caller's, which must outlive it and keep its matrices' sizes (each step looks).
@@ -105,20 +105,20 @@ class GptTrainer {
   // What one block computes on its way forward, and the gradients on the way back. A row for each token.
   struct BlockRecord {
     Matrix<Scalar> norm1, query, key, value, heads, logsumexp;
-    Matrix<Scalar> middle;  // the stream between attention and feed-forward layer
+    Matrix<Scalar> middle;  ///< The stream between attention and feed-forward layer.
     Matrix<Scalar> norm2, up, gate, hidden, out;
     Matrix<Scalar> grad_norm1, grad_query, grad_key, grad_value;
-    Matrix<Scalar> grad_added;  // of what the attention adds to the stream
+    Matrix<Scalar> grad_added;  ///< The gradient of what the attention adds to the stream.
     Matrix<Scalar> grad_middle, grad_norm2, grad_up, grad_gate;
-    Matrix<Scalar> grad_down;  // of what the feed-forward layer adds
-    Matrix<Scalar> grad_out;   // of the stream behind the block
+    Matrix<Scalar> grad_down;  ///< The gradient of what the feed-forward layer adds.
+    Matrix<Scalar> grad_out;   ///< The gradient of the stream behind the block.
   };
 
   // Sequences that one task takes through the whole model.
   struct Shard {
     Index first_row;
     Index rows;
-    Index thread;  // whose workspace it uses
+    Index thread;  ///< Whose workspace it uses.
     Executor* executor;
     bool training;
   };
@@ -126,12 +126,13 @@ class GptTrainer {
   // A gradient that is a sum over all tokens: w^T of a product, a norm's weights, or a table's rows.
   struct WeightTask {
     enum class Kind { product, norm, table, positions } kind;
-    ConstView input;     // of a product or a norm; of a table that is also the output product, the logits'
-    ConstView grad_out;  // gradients, with what the product was taken of
+    ConstView input;  ///< The input of a product or a norm; for a table that is also the output product, the
+                      ///< logits'.
+    ConstView grad_out;  ///< Gradients, with what the product was taken of.
     View grad_w;
     View grad_b;
     NormOptions norm = {};
-    ConstView grad_rows = {};  // of the rows that were picked from a table
+    ConstView grad_rows = {};  ///< Gradients of the rows that were picked from a table.
   };
 
   void check_batch(std::span<const TokenId> inputs, std::span<const TokenId> targets) const;
@@ -185,18 +186,18 @@ class GptTrainer {
   std::vector<Parameter<Scalar>> parameters_;
   AdamW<Scalar> optimizer_;
   Index threads_;
-  bool sequences_shared_;  // each thread takes sequences of its own; else all work on one operation
+  bool sequences_shared_;  ///< Each thread takes sequences of its own; else all work on one operation.
   AttentionPlan<Scalar> attention_;
   AttentionBackwardPlan<Scalar> attention_backward_;
   std::vector<BlockRecord> records_;
   Matrix<Scalar> embedded_, grad_embedded_;
   Matrix<Scalar> normed_, grad_normed_;
-  Matrix<Scalar> logits_;  // and their gradients, which take their place
+  Matrix<Scalar> logits_;  ///< The logits, and then their gradients, which take their place.
   std::vector<TokenId> inputs_, targets_;
   std::vector<double> losses_;
   double grad_factor_ = 0;
   std::vector<WeightTask> weight_tasks_;
-  mutable std::vector<double> squares_;  // of each task's gradients
+  mutable std::vector<double> squares_;  ///< The squares of each task's gradients.
   std::vector<Workspace> workspaces_;
 };
 

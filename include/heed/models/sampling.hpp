@@ -15,9 +15,9 @@
 namespace heed {
 
 struct SamplingOptions {
-  double temperature = 1;  ///< scores are divided by it; 0: always the largest
-  Index top_k = 0;         ///< only the top_k likeliest tokens; 0, or more than there are: all
-  double top_p = 1;        ///< of these only the likeliest that are together at least so likely; 1: all
+  double temperature = 1;  ///< Scores are divided by it; 0: always the largest.
+  Index top_k = 0;         ///< Only the top_k likeliest tokens; 0, or more than there are: all.
+  double top_p = 1;        ///< Of these only the likeliest whose probabilities together reach top_p; 1: all.
   /// Only tokens below it: the size of the tokenizer's vocabulary, where the model has rows that no token
   /// belongs to. Default: all.
   std::optional<Index> vocab_size = std::nullopt;

@@ -29,8 +29,8 @@ HEED_EXPORT void require_windows(Index num_tokens, Index seq_len);
 /// Sequences one after another: as GptTrainer takes them.
 struct TokenBatch {
   std::vector<TokenId> inputs;
-  std::vector<TokenId> targets;  // the token after each of inputs
-  Index seq_len = 0;             // of each sequence; 0: not said
+  std::vector<TokenId> targets;  ///< The token after each of inputs.
+  Index seq_len = 0;             ///< Tokens of each sequence; 0: not said.
 };
 
 /// All windows of seq_len tokens that have a token after them: tokens - seq_len of them.

@@ -106,7 +106,7 @@ struct HeatMapPlan {
   Index cols;
   Index block_rows;  ///< Rows of the matrix under one cell.
   Index block_cols;
-  Index shown_rows;  ///< ceil(rows / block_rows)
+  Index shown_rows;  ///< ceil(rows / block_rows).
   Index shown_cols;
   friend bool operator==(const HeatMapPlan&, const HeatMapPlan&) = default;
 };
@@ -143,7 +143,7 @@ class HEED_EXPORT BlockReducer {
   bool mean_;
   bool has_nan_ = false;
   double largest_ = -std::numeric_limits<double>::infinity();
-  long double sum_ = 0;  // wider than double where the machine has it: a sum of large values may overflow
+  long double sum_ = 0;  ///< Wider than double where the machine has it: a sum of large values may overflow.
   Index count_ = 0;
 };
 

@@ -151,7 +151,7 @@ class HEED_EXPORT BpeTokenizer {
   friend BpeTokenizer train_bpe(std::span<const std::string_view>, const BpeTrainOptions&,
                                 const BpeTrainCallback&);
 
-  std::shared_ptr<const text::BpeTables> tables_;  // never null: there is no move, a move copies
+  std::shared_ptr<const text::BpeTables> tables_;  ///< Never null: there is no move, a move copies.
 };
 
 /// Learns a vocabulary. It holds, in this order: <unk>, <pad>, <bos>, <eos>; every distinct character of the

@@ -186,7 +186,7 @@ class RowScores {
   MaskSizes sizes_;
   T scale_;
   T softcap_;
-  const char* asking_;  // for positions, beside the mask
+  const char* asking_;  ///< What asks for positions, beside the mask.
   std::vector<T> scores_;
   std::vector<T> capped_;
   std::unique_ptr<bool[]> visible_;

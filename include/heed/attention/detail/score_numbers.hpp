@@ -24,9 +24,9 @@ struct HEED_EXPORT ScoreNumbers {
   std::vector<T> sinks;
   std::vector<T> slopes;
   std::optional<Rotary> rotary;
-  const T* rotary_table = nullptr;  // row of position 0
+  const T* rotary_table = nullptr;  ///< The row of position 0.
   Index first_offset;
-  std::vector<Index> query_offsets;  // of each sequence, or empty: all have the first's
+  std::vector<Index> query_offsets;  ///< One for each sequence, or empty: all have the first's.
 
   /// Throws as check_attention does, and ArgumentError if a number is beyond T.
   ScoreNumbers(const AttentionShape& shape, const Mask& mask, const ScoreOptions& options,

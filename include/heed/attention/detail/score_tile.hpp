@@ -13,16 +13,16 @@ namespace heed {
 template <class T>
 struct ScoreTile {
   Index sequence;
-  Index first_head;      // of the heads that share the keys
-  Index heads;           // how many they are
-  Index first_row;       // row 0 of the tile, counted over positions and heads
-  Index first_position;  // p(i) of row 0's first position in that count
+  Index first_head;      ///< The first of the heads that share the keys.
+  Index heads;           ///< How many heads share the keys.
+  Index first_row;       ///< Row 0 of the tile, counted over positions and heads.
+  Index first_position;  ///< p(i) of row 0's first position in that count.
   Index rows;
   Index first_key;
   Index keys;
-  T* scores;  // (r, j) at scores[r * score_step + j]; nullptr if visibility is asked for
+  T* scores;  ///< (r, j) at scores[r * score_step + j]; nullptr if visibility is asked for.
   Index score_step;
-  bool* visible;  // (r, j) at visible[r * visible_step + j]; what is false must stay so
+  bool* visible;  ///< (r, j) at visible[r * visible_step + j]; what is false must stay so.
   Index visible_step;
 
   Index head_of(Index r) const { return first_head + (first_row + r) % heads; }

@@ -31,7 +31,7 @@ namespace detail {
 struct CheckpointFiles {
   GptConfig config;
   SafetensorsFile tensors;
-  std::string name;  // of the file that has them, for messages
+  std::string name;  ///< The file that has them, for messages.
 };
 
 /// Throws FileError, naming the file, if one is missing or not what it promises, if the tensors are not those
