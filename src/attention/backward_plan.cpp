@@ -1,3 +1,6 @@
+// AttentionBackwardPlan: cuts the gradients of an attention into items of work, hands each to the kernel, and
+// adds up what items share in a fixed order.
+
 #include "heed/attention/backward_plan.hpp"
 
 #include <algorithm>
@@ -46,8 +49,8 @@ struct Sums {
 template <class T>
 struct BiasParts {
   Index block_rows;
-  Index step;    // rows or keys of a part
-  Index chunks;  // of a block
+  Index step;    ///< Rows or keys of a part.
+  Index chunks;  ///< Parts of a block.
   Index count;
 
   BiasParts(const AttentionShape& shape, const MaskMatrix& bias) {
@@ -84,7 +87,7 @@ AttentionBackwardPlan<T>::AttentionBackwardPlan(const AttentionShape& shape, con
   chunk_rows_ = 0;
   Index items = groups;
   // Fewer groups of heads than threads: the rows and the keys of a head are worked on apart, which takes
-  // seven products instead of five, but leaves nobody without work.
+  // seven products instead of five, but leaves no thread without work.
   if (groups > 0 && groups < threads) {
     const Index chunks = ceil_div(detail::kItemsPerThread * std::min(threads, detail::kMaxThreads), groups);
     const auto chunk_of = [&](Index length, Index step) {
@@ -129,12 +132,12 @@ struct AttentionBackwardPlan<T>::Run {
   const kernels::Kernels<T>& kernels;
   std::byte* workspace;
   T* sink_terms;
-  Index group_heads;   // query heads that share a key/value head
-  Index key_chunks;    // of a group, at most; 0: the group is one item
-  Index query_chunks;  // of a head
+  Index group_heads;   ///< Query heads that share a key/value head.
+  Index key_chunks;    ///< Chunks of keys of a group, at most; 0: the group is one item.
+  Index query_chunks;  ///< Chunks of queries of a head.
   Index group_items;
-  Index items;       // of the gradients of queries, keys and values
-  Index bias_items;  // behind them
+  Index items;       ///< Items for the gradients of queries, keys and values.
+  Index bias_items;  ///< Items for the biases, behind the others.
   bool keys_wanted;
 
   Run(const AttentionBackwardPlan& p, const AttentionBackwardTensors<T>& t, void* memory)
@@ -358,7 +361,7 @@ struct AttentionBackwardPlan<T>::Run {
     }
   };
 
-  /// The gradient of a sink is a sum over all rows of its head, whoever computed them.
+  /// The gradient of a sink is a sum over all rows of its head, on whichever threads they were computed.
   void sum_sinks() const {
     const Index sequences = shape.query_rows() == 0 ? 0 : shape.batch_size;
     for (Index head = 0; head < shape.num_heads; ++head) {

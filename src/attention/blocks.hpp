@@ -14,20 +14,20 @@
 namespace heed::detail {
 
 struct Blocks {
-  Index rows;       // of each block but the last one of a group, which may have fewer
-  Index per_group;  // of the longest sequence
+  Index rows;       ///< Rows of each block but the last one of a group, which may have fewer.
+  Index per_group;  ///< Blocks of a group in the longest sequence.
 };
 
 /// What is worked on by itself in each sequence: a head, or the heads that share keys.
 struct Groups {
   Index count;
-  Index heads;  // of each group
+  Index heads;  ///< Of each group.
 };
 
-// With so many queries a block of one head shares its packed keys among enough rows. Measured, 32 heads of
-// 128 on 8 of keys, 1024 keys, float, one thread, in us, each head by itself / the heads of a group together:
-// 4 queries 1500 / 810, 16 3550 / 1930, 64 7900 / 6380, 144 15200 / 13700, 288 28600 / 27750, 576 54700 /
-// 56500.
+// From this many queries on, one head alone has enough rows to pay for packing its keys. Measured, 32 heads
+// of 128 on 8 of keys, 1024 keys, float, one thread, in us, each head by itself / the heads of a group
+// together: 4 queries 1500 / 810, 16 3550 / 1930, 64 7900 / 6380, 144 15200 / 13700, 288 28600 / 27750, 576
+// 54700 / 56500.
 inline constexpr Index kQueriesOfOneHead = 288;
 
 /// Heads that share keys are the rows of one block where there are few queries, as in decoding with grouped
@@ -71,7 +71,7 @@ std::size_t statistics_bytes(const kernels::Kernels<T>& kernels) {
 
 /// What else the kernel's workspace depends on.
 struct Extras {
-  bool masked = false;  // by matrices or a caller's function
+  bool masked = false;  ///< By matrices or a caller's function.
   bool rotated = false;
 };
 

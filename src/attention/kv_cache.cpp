@@ -1,3 +1,6 @@
+// KvCache: the memory of keys and values in tiles, appending, rings, and which attention a query against a
+// cache is.
+
 #include "heed/attention/kv_cache.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Mask: its parts, what two masks are together, what a query may see, and the words for it.
+
 #include "heed/attention/mask.hpp"
 
 #include <algorithm>

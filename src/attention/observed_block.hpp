@@ -58,7 +58,7 @@ class CallerFunctions {
   kernels::ScoreHook<T> hook_;
 };
 
-/// Hands the weights of a block to whoever wants them.
+/// Hands the weights of a block to the observers that want them.
 template <class T>
 class BlockObservation {
  public:
@@ -68,7 +68,7 @@ class BlockObservation {
 
   void run(const kernels::Kernels<T>& kernels) {
     if (tensors_.weights.empty() && tensors_.num_observers == 0) return;
-    if (!anybody_wants(0, block_.num_rows)) return;
+    if (!any_observer_wants(0, block_.num_rows)) return;
     kernels.weights(block_, {&wanted, &take, this});
     // A sequence without keys in a ragged batch: there is no tile, but the rows of weights exist.
     if (block_.kv_len == 0) take(this, 0, block_.num_rows, 0, 0, nullptr, 0);
@@ -79,7 +79,7 @@ class BlockObservation {
   struct HeadRun {
     Index head;
     Index query;
-    Index first;  // of the rows, counted from first_row
+    Index first;  ///< Of the rows, counted from first_row.
     Index count;
   };
   template <class F>
@@ -91,7 +91,7 @@ class BlockObservation {
     }
   }
 
-  bool anybody_wants(Index first_row, Index rows) const {
+  bool any_observer_wants(Index first_row, Index rows) const {
     if (!tensors_.weights.empty()) return true;
     bool any = false;
     for_each_head(first_row, rows, [&](const HeadRun& run) {
@@ -102,7 +102,7 @@ class BlockObservation {
   }
 
   static bool wanted(void* context, Index first_row, Index rows) noexcept {
-    return static_cast<const BlockObservation*>(context)->anybody_wants(first_row, rows);
+    return static_cast<const BlockObservation*>(context)->any_observer_wants(first_row, rows);
   }
 
   static void take(void* context, Index first_row, Index rows, Index first_key, Index keys, const T* weights,

@@ -1,3 +1,5 @@
+// AttentionPlan: how an attention is cut into items and blocks, and the workspace that they need.
+
 #include "heed/attention/plan.hpp"
 
 #include <algorithm>

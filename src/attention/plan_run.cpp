@@ -26,11 +26,11 @@ kernels::HeadRows<T> head_rows(const MatrixView<T>& matrix, Index row, Index hea
 /// Where one block of rows lies.
 struct BlockPlace {
   Index sequence;
-  Index head;  // the first of the group
+  Index head;  ///< The first of the group.
   Index kv_head;
-  Index heads;       // of the group
-  Index query;       // of the first row, within the sequence
-  Index first_head;  // of the first row, within the group
+  Index heads;       ///< Heads of the group.
+  Index query;       ///< The query of the first row, within the sequence.
+  Index first_head;  ///< The head of the first row, within the group.
   Index rows;
 };
 
@@ -42,13 +42,13 @@ struct AttentionPlan<T>::Run {
   const AttentionTensors<T>& tensors;
   const kernels::Kernels<T>& kernels;
   std::byte* workspace;
-  std::size_t stride;          // from one thread's part of the workspace to the next
-  const Index* cache_lengths;  // of each sequence, or nullptr: the plan's shape says them
-  Index query_len;             // of each sequence, if the batch is not ragged
+  std::size_t stride;          ///< From one thread's part of the workspace to the next.
+  const Index* cache_lengths;  ///< Tokens of each sequence, or nullptr: the plan's shape says them.
+  Index query_len;             ///< Queries of each sequence, if the batch is not ragged.
   detail::Groups groups;
   detail::Blocks blocks;
   Index items;
-  bool in_order;  // an item is all blocks of a group
+  bool in_order;  ///< An item is all blocks of a group.
 
   Run(const AttentionPlan& p, const AttentionTensors<T>& t, void* memory)
       : plan(p),
@@ -131,8 +131,8 @@ struct AttentionPlan<T>::Run {
     }
     Index sequence = 0;
     Index in_group = blocks.per_group;
-    // Of all divisions below, a single query would feel each. In a ragged batch the only block need not be
-    // the first sequence's.
+    // A single query would pay for every division below, so it skips them. In a ragged batch the only block
+    // need not be the first sequence's.
     if (items == 1 && plan.first_items_.empty()) {
       run_block(place(0, 0, 0), own);
       return;

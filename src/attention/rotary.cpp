@@ -1,3 +1,5 @@
+// Rotary: the frequencies with their scalings, and the tables of cosines and sines.
+
 #include "heed/attention/rotary.hpp"
 
 #include <cmath>
@@ -13,14 +15,14 @@ struct Rotary::Tables {
   Index rotary_dim = 0;
   Index max_positions = 0;
   RotaryOptions options;
-  std::vector<double> frequencies;  // of each pair, in radians per position
+  std::vector<double> frequencies;  ///< The frequency of each pair, in radians per position.
 
   template <class T>
   struct Table {
     std::once_flag made;
     std::vector<T> numbers;
   };
-  Table<float> f32[2];  // from position 0 on, and from the first one before it on
+  Table<float> f32[2];  ///< From position 0 on, and from the first one before it on.
   Table<double> f64[2];
 
   template <class T>

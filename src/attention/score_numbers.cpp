@@ -1,3 +1,5 @@
+// The numbers between dot products and weights, turned from options into the kernels' scalar type.
+
 #include "heed/attention/detail/score_numbers.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Division that rounds up.
+
 #include "heed/core/view.hpp"
 
 namespace heed {

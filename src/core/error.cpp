@@ -1,3 +1,5 @@
+// The throwing halves of errors, and numbers as text for messages.
+
 #include "heed/core/error.hpp"
 
 #include <charconv>

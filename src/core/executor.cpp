@@ -36,13 +36,12 @@ struct Batch {
   Index count;
   Index next = 0;
   std::atomic<Index> done = 0;
-  Batch* older = nullptr;  // the list of batches with tasks not yet taken, newest first
+  Batch* older = nullptr;  ///< The list of batches with tasks not yet taken, newest first.
 };
 
-// The caller has no task left and the others work on their last ones: it looks for their end for so long
-// before it sleeps. To be woken costs the caller 5 us where processors stay awake and 30 to 110 us in a
-// virtual machine whose idle processors are given away; the last blocks of a run end within 50 to 100 us of
-// each other.
+// When only other threads' last tasks remain, the caller spins this long before it sleeps. To be woken costs
+// the caller 5 us where processors stay awake and 30 to 110 us in a virtual machine whose idle processors are
+// given away; the last blocks of a run end within 50 to 100 us of each other.
 constexpr std::chrono::microseconds kLookForEnd{100};
 
 bool ends_soon(const Batch& batch) {
@@ -64,12 +63,12 @@ Index thread_count(Index threads) {
 
 struct ThreadPool::State {
   std::mutex mutex;
-  std::condition_variable work;      // a batch was added, or the pool closes
-  std::condition_variable finished;  // a batch has been completed
+  std::condition_variable work;      ///< A batch was added, or the pool closes.
+  std::condition_variable finished;  ///< A batch has been completed.
   Batch* newest = nullptr;
   bool closing = false;
   std::vector<std::thread> threads;
-  State* next_pool = nullptr;  // of this process, in no order; under pools_mutex
+  State* next_pool = nullptr;  ///< The next pool of this process, in no order; under pools_mutex.
 
   // The pools of this process, for the child of a fork(), which has none of their threads.
   static constinit std::mutex pools_mutex;

@@ -1,3 +1,5 @@
+// How much memory the machine has, and the error for a wish beyond it.
+
 #include "heed/core/memory.hpp"
 
 #include <unistd.h>

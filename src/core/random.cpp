@@ -1,3 +1,5 @@
+// CPython's Mersenne Twister.
+
 #include "heed/core/random.hpp"
 
 #include <algorithm>

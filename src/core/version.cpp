@@ -1,3 +1,5 @@
+// The version that the library was compiled as.
+
 #include "heed/core/version.hpp"
 
 #define HEED_STRING_OF(x) #x

@@ -1,3 +1,5 @@
+// Whether two views may share memory.
+
 #include "heed/core/view.hpp"
 
 #include <algorithm>

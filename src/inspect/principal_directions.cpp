@@ -1,3 +1,5 @@
+// The singular value decomposition behind pca(): QR block by block, then one-sided Jacobi.
+
 #include "heed/inspect/detail/principal_directions.hpp"
 
 #include <algorithm>

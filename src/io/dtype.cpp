@@ -1,3 +1,5 @@
+// The element types of the safetensors format: names, sizes, and how much a shape holds.
+
 #include "io/dtype.hpp"
 
 #include <array>

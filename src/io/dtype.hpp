@@ -1,5 +1,7 @@
 #pragma once
 
+// What the library knows of an element type of the safetensors format.
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -15,8 +17,8 @@ std::optional<Dtype> dtype_named(std::string_view name) noexcept;
 
 /// How much a tensor holds.
 struct Extent {
-  std::size_t size = 0;   ///< elements
-  std::size_t bytes = 0;  ///< bytes in the file
+  std::size_t size = 0;   ///< Elements.
+  std::size_t bytes = 0;  ///< Bytes in the file.
 };
 
 /// The extent of a tensor, or nothing if a dimension is negative, the result is no whole number of bytes

@@ -1,3 +1,6 @@
+// Files read whole or in parts, and replaced so that a reader finds the old file or the new one, never a
+// piece.
+
 #include "io/file.hpp"
 
 #include <dirent.h>
@@ -33,7 +36,8 @@ void refuse_embedded_zero(const std::filesystem::path& path) {
   }
 }
 
-/// What stands between a file's name and the rest of its temporary file's, which nobody else calls one.
+/// What stands between a file's name and the rest of its temporary file's, which no other program gives a
+/// file.
 constexpr std::string_view temporary_mark = ".heed-";
 
 /// Whether a name is `prefix` (a file's name and the mark), two numbers and ".tmp": "a.json.heed-123-0.tmp".
@@ -122,7 +126,7 @@ class TemporaryFile {
     if (::fsync(descriptor_) != 0) {
       fail("cannot write", target_, errno);
     }
-    // Still locked, and so nobody's to remove.
+    // Still locked, so that no other process removes it.
     if (::rename(path_.c_str(), target_.c_str()) != 0) {
       fail("cannot replace", target_, errno);
     }

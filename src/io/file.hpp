@@ -1,5 +1,7 @@
 #pragma once
 
+// Reading files, and replacing them at one stroke.
+
 #include <cstddef>
 #include <filesystem>
 #include <span>

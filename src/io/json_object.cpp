@@ -1,3 +1,5 @@
+// Reads a JSON object event by event, and writes numbers as JSON.
+
 #include "io/json_object.hpp"
 
 #include <nlohmann/json.hpp>
@@ -72,7 +74,7 @@ class ObjectReader {
 
   const std::string& what_;
   const std::function<void(const JsonPlace&, const JsonValue&)>& on_value_;
-  std::size_t depth_ = 0;  // of arrays and objects around the next value
+  std::size_t depth_ = 0;  ///< How many arrays and objects are around the next value.
   std::string field_;
   std::size_t index_ = 0;
 };

@@ -17,9 +17,9 @@ struct JsonValue {
 
   Kind kind = Kind::null;
   bool boolean = false;
-  std::int64_t integer = 0;      // of Kind::integer; one that is larger is a number
-  double number = 0;             // of Kind::integer and Kind::number
-  std::string_view string = {};  // of Kind::string, as long as the event lasts
+  std::int64_t integer = 0;      ///< The value of Kind::integer; a larger one is a number.
+  double number = 0;             ///< The value of Kind::integer and Kind::number.
+  std::string_view string = {};  ///< The value of Kind::string, as long as the event lasts.
 
   /// The value for a message: "\"text\"", "1.5", "array".
   std::string text() const;
@@ -27,9 +27,9 @@ struct JsonValue {
 
 /// Where a value stands in an object.
 struct JsonPlace {
-  std::size_t depth = 0;   // 1: a field of the object itself, 2: within such a field
-  std::string_view field;  // of the object itself, the one that the value is or is within
-  std::size_t index = 0;   // at depth 2: how many values came before it in the field
+  std::size_t depth = 0;   ///< 1: a field of the object itself, 2: within such a field.
+  std::string_view field;  ///< The object's own field that the value is or is within.
+  std::size_t index = 0;   ///< At depth 2: how many values came before it in the field.
 };
 
 /// Calls on_value for each value in the JSON object in a text that is a field or stands directly within one,

@@ -1,3 +1,5 @@
+// Writes a string as JSON.
+
 #include "io/json_string.hpp"
 
 #include <utf8proc.h>

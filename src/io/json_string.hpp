@@ -1,5 +1,7 @@
 #pragma once
 
+// Strings in JSON.
+
 #include <string>
 #include <string_view>
 

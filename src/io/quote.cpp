@@ -1,3 +1,5 @@
+// Makes text of unknown origin fit for an error message.
+
 #include "io/quote.hpp"
 
 #include <utf8proc.h>

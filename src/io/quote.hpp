@@ -1,5 +1,7 @@
 #pragma once
 
+// Text of unknown origin in error messages.
+
 #include <cstddef>
 #include <string>
 #include <string_view>

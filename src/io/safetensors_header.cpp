@@ -1,3 +1,5 @@
+// Reads the header of a safetensors file and refuses everything that the format does not promise.
+
 #include "io/safetensors_header.hpp"
 
 #include <algorithm>
@@ -136,11 +138,11 @@ class HeaderReader final : public nlohmann::json::json_sax_t {
  private:
   enum class State {
     start,
-    root,            // between the entries of the header
-    root_value,      // an entry's object is due
-    metadata,        // between the metadata's entries
-    metadata_value,  // a string is due
-    tensor,          // between the fields of a tensor
+    root,            ///< Between the entries of the header.
+    root_value,      ///< An entry's object is due.
+    metadata,        ///< Between the metadata's entries.
+    metadata_value,  ///< A string is due.
+    tensor,          ///< Between the fields of a tensor.
     dtype,
     shape,
     shape_list,

@@ -1,5 +1,7 @@
 #pragma once
 
+// What the header of a safetensors file says, once all of it has been checked.
+
 #include <cstddef>
 #include <map>
 #include <string>
@@ -15,8 +17,8 @@ inline constexpr std::string_view metadata_key = "__metadata__";
 
 /// What a header says, once all of it has been checked.
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;   ///< in the order of their data
-  std::vector<std::size_t> by_name;  ///< indices into tensors, sorted by name
+  std::vector<TensorInfo> tensors;   ///< In the order of their data.
+  std::vector<std::size_t> by_name;  ///< Indices into tensors, sorted by name.
   std::map<std::string, std::string> metadata;
 };
 

@@ -1,3 +1,5 @@
+// SafetensorsFile: opens a file or a buffer, and finds tensors by name.
+
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -1,3 +1,5 @@
+// SafetensorsFile::values: tensors as numbers of a C++ type, each conversion exact or refused.
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -34,7 +36,7 @@ constexpr const char* type_name() {
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
-  bool has_infinity;  ///< else the highest exponent holds numbers too, and only all ones are NaN
+  bool has_infinity;  ///< Else the highest exponent holds numbers too, and only all ones are NaN.
 };
 
 constexpr SmallFloat f16_format = {5, 10, true};

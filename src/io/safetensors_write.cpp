@@ -1,3 +1,5 @@
+// Writes safetensors files: the header, the alignment of the data, and the order of the tensors.
+
 #include <algorithm>
 #include <array>
 #include <tuple>

@@ -28,8 +28,8 @@ inline Packet<T> lowered(const Packet<T>& x, const Packet<T>& result) {
 /// sigma(x) = 1 / (1 + exp(-x)) and 1 - sigma(x), neither of them by a difference.
 template <class T>
 struct Sigmoid {
-  Packet<T> value;       // sigma(x), raised where x < 0
-  Packet<T> complement;  // 1 - sigma(x)
+  Packet<T> value;       ///< sigma(x), raised where x < 0.
+  Packet<T> complement;  ///< 1 - sigma(x).
 
   explicit Sigmoid(const Packet<T>& x) {
     const Packet<T> raised = raised_exp<T>(packet::por(x, broadcast<T>(T(-0.0))));
@@ -48,7 +48,7 @@ inline constexpr T kFlat = T(1000);
 /// gelu(x) = x Phi(x).
 template <class T>
 struct Gelu {
-  static constexpr T kFurthest = T(64);  // Phi(-64) is 0 in any type here
+  static constexpr T kFurthest = T(64);  ///< Phi(-64) is 0 in any type here.
 
   static NormalTail<T> tail_of(const Packet<T>& x) {
     return normal_tail<T>(packet::pmin(packet::pabs(x), broadcast<T>(kFurthest)));

@@ -9,15 +9,15 @@ namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 /// In elements from the start of the workspace.
 template <class T>
 struct AttentionLayout {
-  Index value_cols;  // value_dim, padded to whole packets
-  Index queries;     // packed: num_rows, in whole register tiles, x head_dim
-  Index keys;        // packed key^T: head_dim x the keys of a tile, in whole panels
-  Index values;      // packed: the keys of a tile x value_cols
-  Index scores;      // kTileRows x kKeyTile, kScoreStride apart
-  Index gathered;    // rows on their way into a packed tile: kRowsUnderWay x head_dim
-  Index bias;        // kTileRows x kKeyTile
-  Index visible;     // the same, of bool
-  Index acc;         // num_rows x value_cols
+  Index value_cols;  ///< value_dim, padded to whole packets.
+  Index queries;     ///< Packed: num_rows, in whole register tiles, x head_dim.
+  Index keys;        ///< Packed key^T: head_dim x the keys of a tile, in whole panels.
+  Index values;      ///< Packed: the keys of a tile x value_cols.
+  Index scores;      ///< kTileRows x kKeyTile, kScoreStride apart.
+  Index gathered;    ///< Rows on their way into a packed tile: kRowsUnderWay x head_dim.
+  Index bias;        ///< kTileRows x kKeyTile.
+  Index visible;     ///< kTileRows x kKeyTile, of bool.
+  Index acc;         ///< num_rows x value_cols.
   Index size;
 
   static constexpr Index kRowsUnderWay = kPanel<T> > kTileRows ? kPanel<T> : kTileRows;

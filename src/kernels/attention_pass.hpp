@@ -14,9 +14,9 @@ using QuerySteps = Steps<1, kTileRows>;  // queries are packed by pack_queries
 template <class T>
 using ScoreSteps = Steps<kScoreStride<T>, 1>;  // scores are a row-major tile of kTileRows x kKeyTile
 
-// Up to so many keys queries, and up to so many values, are read where they are. At head_dim 64, packing
-// queries took 5 % of the time for 128 keys (AVX-512; AVX2: 1 %) and gained 3 % for 512 (AVX2); packing
-// values too took 12 % for 16 (AVX2), all on one core of a Sapphire Rapids.
+// With at most this many keys, queries are read in place; with at most kFewKeys, values are too. At head_dim
+// 64, packing queries took 5 % of the time for 128 keys (AVX-512; AVX2: 1 %) and gained 3 % for 512 (AVX2);
+// packing values too took 12 % for 16 (AVX2), all on one core of a Sapphire Rapids.
 template <class T>
 inline constexpr Index kQueriesInPlaceKeys = 2 * kKeyTile<T>;
 template <class T>
@@ -27,14 +27,14 @@ template <class T>
 struct Pass {
   const AttentionBlock<T>& block;
   const AttentionLayout<T> layout;
-  T* scores;  // of the register tile under way
+  T* scores;  ///< The scores of the register tile under way.
   MaskTile<T> mask;
-  const bool plain;  // no step between a scaled dot product and a score
+  const bool plain;  ///< No step between a scaled dot product and a score.
   bool queries_in_place = false;
   bool values_in_place = false;
   Index first_packed_row = 0;
   KeyValueTile<T> tile{};
-  bool loaded = false;  // tile is that of the current keys
+  bool loaded = false;  ///< Tile is that of the current keys.
 
   static AttentionExtent extent_of(const AttentionBlock<T>& block) {
     const bool gathered = block.query_rotation.table != nullptr || block.key_rotation.table != nullptr ||

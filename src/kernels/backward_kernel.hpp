@@ -59,7 +59,7 @@ inline void differentiate(const AttentionBlock<T>& block, KeyRange range, const 
 /// One run of the kernel.
 template <class T>
 struct BackwardPass {
-  using KeySteps = Steps<1, kScoreStride<T>>;  // the rows of a tile of scores, read as columns
+  using KeySteps = Steps<1, kScoreStride<T>>;  ///< The rows of a tile of scores, read as columns.
 
   const BackwardBlock<T>& grads;
   const AttentionBlock<T>& block;
@@ -258,8 +258,8 @@ struct BackwardPass {
       add_visible_to_keys(first_row, r, rows, first_key, range, seen);
   }
 
-  /// Notes whom a row sees, before its scores become weights, if somebody will ask, and whether that is
-  /// anybody. NaN is no largest score; a row that has one is told by its logsumexp.
+  /// Notes which keys a row sees, before its scores become weights, if that will be asked for, and whether
+  /// there are any. NaN is no largest score; a row that has one is told by its logsumexp.
   void note_row(Index row, Index i, KeyRange own, T* scores, bool* seen) {
     const T largest =
         pass.plain ? finish_plain<T>(scores, own, block.scale) : hide<T>(scores, own, pass.visible_keys(i));

@@ -14,20 +14,20 @@ inline constexpr Index kBackwardRows = 96;
 /// In elements from the start of the workspace, behind the parts of an attention block of kBackwardRows rows.
 template <class T>
 struct BackwardLayout {
-  Index head_cols;        // head_dim, padded to whole packets
-  Index value_cols;       // value_dim, likewise
-  Index weights;          // kBackwardRows x kKeyTile, kScoreStride apart
-  Index score_grads;      // the same
-  Index capped;           // kTileRows x kKeyTile, kScoreStride apart
-  Index query_panels;     // kBackwardRows x head_cols, packed
-  Index grad_out_rows;    // kBackwardRows x value_dim, packed in register tiles
-  Index grad_out_panels;  // kBackwardRows x value_cols, packed
-  Index key_panels;       // the keys of a tile x head_cols, packed
-  Index value_rows;       // packed value^T: value_dim x the keys of a tile
-  Index turned;           // queries or keys as the rotary turns them, contiguous
-  Index row;              // one row of out and one of grad_out, padded with zeros
-  Index delta;            // a number for each row
-  Index sees;             // bool for each row
+  Index head_cols;        ///< head_dim, padded to whole packets.
+  Index value_cols;       ///< value_dim, padded to whole packets.
+  Index weights;          ///< kBackwardRows x kKeyTile, kScoreStride apart.
+  Index score_grads;      ///< kBackwardRows x kKeyTile, kScoreStride apart.
+  Index capped;           ///< kTileRows x kKeyTile, kScoreStride apart.
+  Index query_panels;     ///< kBackwardRows x head_cols, packed.
+  Index grad_out_rows;    ///< kBackwardRows x value_dim, packed in register tiles.
+  Index grad_out_panels;  ///< kBackwardRows x value_cols, packed.
+  Index key_panels;       ///< The keys of a tile x head_cols, packed.
+  Index value_rows;       ///< Packed value^T: value_dim x the keys of a tile.
+  Index turned;           ///< Queries or keys as the rotary turns them, contiguous.
+  Index row;              ///< One row of out and one of grad_out, padded with zeros.
+  Index delta;            ///< A number for each row.
+  Index sees;             ///< Bool for each row.
   Index size;
 
   static AttentionExtent rows_extent(const BackwardExtent& extent) {

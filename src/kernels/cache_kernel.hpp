@@ -38,7 +38,7 @@ inline Panels<T> cached_keys(const CachedTiles& cached, const std::byte* keys, I
   return {reinterpret_cast<const T*>(keys), head_dim, 0, kKeyTile<T>};
 }
 
-/// The values of a tile, kKeyTile x value_dim, likewise.
+/// Returns the values of a tile, kKeyTile x value_dim; buffer takes those that are widened.
 template <class T>
 inline Panels<T> cached_values(const CachedTiles& cached, const std::byte* values, Index value_dim,
                                KeyRange range, T* buffer) {

@@ -15,14 +15,14 @@ namespace heed::kernels {
 /// One table of this build; `candidates` go from the weakest to the strongest.
 struct Candidate {
   const KernelTable* table;
-  bool supported;  // by the processor
+  bool supported;  ///< Whether the processor has it.
 };
 
 struct Choice {
-  const KernelTable* table;      // what runs
-  const KernelTable* best;       // what the processor could run
-  const KernelTable* strongest;  // what the build has
-  const KernelTable* cap;        // what HEED_ISA named, or nullptr
+  const KernelTable* table;      ///< What runs.
+  const KernelTable* best;       ///< What the processor could run.
+  const KernelTable* strongest;  ///< What the build has.
+  const KernelTable* cap;        ///< What HEED_ISA named, or nullptr.
 };
 
 /// The strongest table that the processor supports, up to the one that `cap` (HEED_ISA, nullptr if not set)

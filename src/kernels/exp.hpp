@@ -20,23 +20,23 @@ struct ExpConstants;
 
 template <>
 struct ExpConstants<float> {
-  static constexpr float lowest = -88.0f;  // rounds to n = -127, whose power of two is written as 0
+  static constexpr float lowest = -88.0f;  ///< Rounds to n = -127, whose power of two is written as 0.
   static constexpr float log2_e = 1.44269504088896341f;
   static constexpr float ln2_high = 0.693359375f;
   static constexpr float ln2_low = -2.1219444005469058277e-4f;
   static constexpr float round_magic =
-      12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) in the low mantissa bits
+      12582912.0f;  ///< 1.5 * 2^23: adding it leaves round(x) in the low mantissa bits.
   static constexpr float q[] = {1.3926250831497612e-3f, 8.3632328836826821e-3f, 4.1666554212984150e-2f,
                                 1.6666576666119928e-1f, 0.5f};
 };
 
 template <>
 struct ExpConstants<double> {
-  static constexpr double lowest = -709.0;  // rounds to n = -1023
+  static constexpr double lowest = -709.0;  ///< Rounds to n = -1023.
   static constexpr double log2_e = 1.44269504088896340736;
   static constexpr double ln2_high = 0x1.62e42fee00000p-1;
   static constexpr double ln2_low = 1.908214929270587816e-10;
-  static constexpr double round_magic = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double round_magic = 6755399441055744.0;  ///< 1.5 * 2^52.
   static constexpr double q[] = {2.5100472505694996003e-8, 2.7620201591031548792e-7,
                                  2.7557268276905696187e-6, 2.4801521057868205199e-5,
                                  1.9841269863171556026e-4, 1.3888888917367080562e-3,
@@ -47,8 +47,8 @@ struct ExpConstants<double> {
 /// exp(x) = (1 + tail) * power.
 template <class T>
 struct ExpParts {
-  Packet<T> tail;   // exp(r) - 1
-  Packet<T> power;  // 2^n, or 2^(n + Raised)
+  Packet<T> tail;   ///< exp(r) - 1.
+  Packet<T> power;  ///< 2^n, or 2^(n + Raised).
 };
 
 /// With the power raised, exp(x) 2^Raised is a normal number for smaller x too.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Finished rows: division by the sum of weights, and the way to where the caller wants them.
+// Divides each row by its sum of weights and writes it to the caller's matrix.
 
 #include "kernels/pack.hpp"
 #include "kernels/packet.hpp"

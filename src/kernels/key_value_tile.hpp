@@ -15,14 +15,14 @@ template <class T>
 struct KeyValueTile {
   Panels<T> keys;
   Panels<T> values;
-  bool finite;  // no value that may be visible is NaN or infinite
+  bool finite;  ///< No value that may be visible is NaN or infinite.
   // A tile of a cache that is read once, for one register tile, as it is stored: 16-bit numbers are widened
   // on their way into registers. If the pointers are set, keys and values are not.
   const std::byte* stored_keys;
   const std::byte* stored_values;
 };
 
-// Up to so many rows a cache is read that way; with more, 16-bit numbers are widened once for all of them.
+// Up to this many rows a cache is read that way; with more, 16-bit numbers are widened once for all of them.
 // With 1 and with 4 rows decoding from bfloat16 was 2.4 and 2.1 times as fast as from float that way, and
 // slower than from float where tiles were widened first (one core of a Zen 5).
 inline constexpr int kDecodeRows = 4;

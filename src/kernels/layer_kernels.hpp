@@ -13,12 +13,12 @@ namespace heed::kernels {
 /// Normalized rows: (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean.
 template <class T>
 struct NormRows {
-  Strided<const T> x;       // rows x cols
-  Strided<const T> weight;  // 1 x cols; data == nullptr: 1
+  Strided<const T> x;       ///< rows x cols.
+  Strided<const T> weight;  ///< 1 x cols; data == nullptr: 1.
   Index rows;
   Index cols;
   T epsilon;
-  bool centered;  // LayerNorm, else RMSNorm
+  bool centered;  ///< LayerNorm, else RMSNorm.
 };
 
 enum class Activation { gelu, gelu_tanh, silu, relu };
@@ -28,18 +28,18 @@ enum class Activation { gelu, gelu_tanh, silu, relu };
 struct DropoutStream {
   std::uint32_t key[2];
   std::uint32_t stream[2];
-  std::uint32_t threshold;  // elements with smaller numbers are dropped
+  std::uint32_t threshold;  ///< Elements with smaller numbers are dropped.
 };
 
 /// A step of Adam with decoupled decay.
 template <class T>
 struct AdamStep {
   T rate;
-  T decay;  // of the value: rate * weight_decay
+  T decay;  ///< Multiplies the value: rate * weight_decay.
   T beta1;
   T beta2;
-  T correction1;  // 1 / (1 - beta1^t)
-  T correction2;  // 1 / sqrt(1 - beta2^t)
+  T correction1;  ///< 1 / (1 - beta1^t).
+  T correction2;  ///< 1 / sqrt(1 - beta2^t).
   T epsilon;
   T grad_factor;
 };
@@ -48,7 +48,7 @@ struct AdamStep {
 template <class T>
 struct SgdStep {
   T rate;
-  T weight_decay;  // added to the gradient
+  T weight_decay;  ///< Added to the gradient.
   T momentum;
   T grad_factor;
 };

@@ -27,10 +27,10 @@ inline KeyRange range_of(const AttentionBlock<T>& block, Index row, Index first_
 /// Bias and visibility of a register tile of rows against a tile of keys.
 template <class T>
 struct MaskTile {
-  T* bias;        // (row, key) at bias[row * kKeyTile + key]
-  bool* visible;  // likewise
-  bool masked;    // visible is filled; else a range says all
-  bool biased;    // bias is filled
+  T* bias;        ///< (row, key) at bias[row * kKeyTile + key].
+  bool* visible;  ///< (row, key) at visible[row * kKeyTile + key].
+  bool masked;    ///< visible is filled; else a range says all.
+  bool biased;    ///< bias is filled.
 };
 
 template <class T>

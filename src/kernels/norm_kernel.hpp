@@ -12,8 +12,8 @@ namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 template <class T>
 struct RowScale {
   T shift;
-  T rest;  // what the rounded mean lacks: where the mean is large, it has the digits that count
-  T size;  // variance + epsilon
+  T rest;  ///< What the rounded mean lacks: where the mean is large, it has the digits that count.
+  T size;  ///< Variance + epsilon.
   T factor;
 };
 
@@ -184,7 +184,7 @@ template <class T>
 struct GradientRow {
   const T* grad_out;
   Index grad_out_step;
-  const T* base;  // nullptr: 0
+  const T* base;  ///< nullptr: 0.
   Index base_step;
   T* grad_x;
   Index grad_x_step;

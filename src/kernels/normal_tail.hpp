@@ -40,8 +40,8 @@ struct NormalTailConstants<double> {
 
 template <class T>
 struct NormalTail {
-  Packet<T> tail;     // Phi(-t) 2^kRaised
-  Packet<T> density;  // exp(-t^2 / 2) 2^kRaised, without 1 / sqrt(2 pi)
+  Packet<T> tail;     ///< Phi(-t) 2^kRaised.
+  Packet<T> density;  ///< exp(-t^2 / 2) 2^kRaised, without 1 / sqrt(2 pi).
 };
 
 /// For 0 <= t <= 64; NaN gives NaN.

@@ -38,9 +38,9 @@ inline constexpr Index kFewRowsDepth = 8;
 /// Where the parts of one block's workspace lie, in elements from its start.
 template <class T>
 struct ProductLayout {
-  Index packed_b;  // one panel of b
-  Index scratch;   // one register tile of c
-  Index packed_a;  // the rows of a, in whole tiles
+  Index packed_b;  ///< One panel of b.
+  Index scratch;   ///< One register tile of c.
+  Index packed_a;  ///< The rows of a, in whole tiles.
   Index size;
 
   ProductLayout(Index rows, Index depth) {
@@ -324,7 +324,7 @@ inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPar
 
 template <class T>
 inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPart<T>& part) {
-  // So many columns are streams that a processor's prefetchers can follow: 32 were 5 to 15 % slower.
+  // This many columns are streams that a processor's prefetchers can follow: 32 were 5 to 15 % slower.
   constexpr int groups = 16 / kLanes<T>;
   constexpr Index step = groups * kLanes<T>;
   Index col = 0;

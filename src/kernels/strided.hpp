@@ -1,5 +1,7 @@
 #pragma once
 
+// The matrices of the kernels: a pointer and two strides.
+
 #include <cstddef>
 
 namespace heed::kernels {

@@ -22,7 +22,7 @@ struct Steps {
   static constexpr int depth = DepthStep;
 };
 
-/// The same for rows that are contiguous and lie where the caller has them.
+/// The steps of rows that are contiguous and lie where the caller has them.
 struct InPlaceSteps {
   Index row;
   static constexpr int depth = 1;
@@ -33,8 +33,8 @@ enum class Start { zero, accumulate };
 // Where b comes from memory and not from a cache, it is asked for ahead, as hardware prefetchers stop at the
 // end of a page and at the end of a row. In rows that lie apart (wide_memory) that is the same columns, some
 // rows further on: a single row times weights of 768 x 768 read 27 GB/s, 14 without. Where rows follow each
-// other, every line so many bytes ahead: decoding was 5 to 25 % faster than without, with 2 KB no faster in
-// 16 bits, and with every second line a fifth slower (float, 4 rows). All on one core of a Zen 5.
+// other, every line kBytesAhead bytes ahead: decoding was 5 to 25 % faster than without, with 2 KB no faster
+// in 16 bits, and with every second line a fifth slower (float, 4 rows). All on one core of a Zen 5.
 enum class Source { cache, memory, wide_memory };
 inline constexpr Index kRowsAhead = 8;
 inline constexpr int kBytesAhead = 8192;
@@ -143,10 +143,10 @@ inline void wide_product(Index rows, Index depth, const T* a, const T* b, Index 
 template <class T, class B = T>
 struct Panels {
   const B* data;
-  Index packed_depth;  // 0: in place
-  Index row_stride;    // in place: from one row to the next
+  Index packed_depth;  ///< 0: in place.
+  Index row_stride;    ///< In place: from one row to the next.
   Index cols;
-  Index first_row = 0;  // packed: of the rows before it there is nothing
+  Index first_row = 0;  ///< Packed: of the rows before it there is nothing.
 
   /// The panel that begins at a column, a multiple of kPanel, from a row on; step is from one row to the
   /// next.
@@ -175,7 +175,8 @@ inline void panels_product(Index rows, Index depth, const T* a, const Panels<T, 
                            Index c_stride, AStep step = {}) {
   for (Index col = range.first_col; col < range.cols; col += kPanel<T>) {
     const auto panel = b.at(col, range.first_row);
-    // A full panel of 16-bit numbers is read as a whole (storage.hpp); c has room for what nobody asked for.
+    // A full panel of 16-bit numbers is read as a whole (storage.hpp); c has room for columns that were not
+    // asked for.
     const bool whole = !std::is_same_v<T, B> && panel.step == kPanel<T>;
     if (range.cols - col > kLanes<T> || whole) {
       tile_product_rows<T, kTilePackets, AStep, start, Rows, source>(rows, depth, a, panel.data, panel.step,

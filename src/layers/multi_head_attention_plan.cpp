@@ -1,3 +1,5 @@
+// MultiHeadAttentionPlan: project, attend, project, in a workspace of one run.
+
 #include "heed/layers/multi_head_attention_plan.hpp"
 
 #include <algorithm>
@@ -21,8 +23,8 @@ namespace {
 
 /// Rows and columns of what lies between the products. Made by every run, so without a copy of the starts.
 struct Sizes {
-  Index rows;     // of x, query, heads and out
-  Index kv_rows;  // of key and value
+  Index rows;     ///< Of x, query, heads and out.
+  Index kv_rows;  ///< Of key and value.
   Index query_cols;
   Index key_cols;
   Index value_cols;

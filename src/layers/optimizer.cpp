@@ -1,3 +1,5 @@
+// AdamW, SGD, clipping and the cosine schedule, on views of weights cut into pieces.
+
 #include "heed/layers/optimizer.hpp"
 
 #include <algorithm>

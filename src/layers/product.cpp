@@ -1,3 +1,5 @@
+// Matrix products on views, cut into blocks of rows and ranges of columns for the threads.
+
 #include "heed/layers/product.hpp"
 
 #include <algorithm>
@@ -23,7 +25,8 @@ struct Split {
   Index num_items() const { return row_blocks * col_ranges; }
 };
 
-// Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer the packing would be felt.
+// Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer columns or rows the cost of
+// packing would show.
 constexpr Index kMinCols = 256;
 constexpr Index kMinRows = 48;
 // Under this many multiplications (about 20 us) a second thread would not earn its call.

@@ -1,3 +1,5 @@
+// Norms, activations, losses and dropout on views: what is shared among threads, and which kernel does it.
+
 #include "heed/layers/rows.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The files of a checkpoint: names, order of writing, and what is read back.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -52,8 +54,8 @@ void keep_text(const path& file, const std::string& text, bool replace, IsSame i
   }
 }
 
-/// True for a folder whose first checkpoint was never finished: its files may be replaced. Anybody else's
-/// config.json is not one of ours.
+/// True for a folder whose first checkpoint was never finished: its files may be replaced. The config.json of
+/// another program does not count.
 bool is_unfinished(const path& folder) {
   std::error_code ignored;
   if (has_checkpoint(folder) || !std::filesystem::exists(config_path(folder), ignored)) return false;

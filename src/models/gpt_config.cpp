@@ -1,3 +1,5 @@
+// GptConfig: its checks, and its form as JSON.
+
 #include "heed/models/gpt_config.hpp"
 
 #include <array>

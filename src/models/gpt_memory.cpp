@@ -1,3 +1,5 @@
+// How many bytes a model, its training and its decoder take, counted before any is taken.
+
 #include "heed/models/gpt_memory.hpp"
 
 #include <algorithm>
@@ -106,7 +108,7 @@ std::uint64_t detail::gpt_trainer_bytes(const GptConfig& config, Index batch_siz
   Index rows = 0;
   if (__builtin_mul_overflow(batch_size, seq_len, &rows)) return uncountable_bytes;
   bytes = plus_bytes(bytes, record_bytes(config, sizeof(Scalar), rows));
-  if (bytes > physical_memory()) return bytes;  // scratch memory is a part of that, and nobody gets here
+  if (bytes > physical_memory()) return bytes;  // scratch memory is only a part, and no machine has that much
   return plus_bytes(bytes, times_bytes(static_cast<std::uint64_t>(threads),
                                        scratch_bytes<Scalar>(config, rows, seq_len, threads)));
 }

@@ -1,3 +1,5 @@
+// The names and sizes of a model's matrices.
+
 #include "models/gpt_weights.hpp"
 
 namespace heed::detail {

@@ -1,3 +1,5 @@
+// Draws one token from logits: temperature, top-k and top-p.
+
 #include "heed/models/sampling.hpp"
 
 #include <algorithm>

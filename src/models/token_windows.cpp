@@ -1,3 +1,5 @@
+// TokenWindows: batches of windows over a stream of tokens.
+
 #include "heed/models/token_windows.hpp"
 
 #include <algorithm>

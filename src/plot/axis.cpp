@@ -1,3 +1,5 @@
+// Axes: ranges of values, round ticks, and powers of ten.
+
 #include "plot/axis.hpp"
 
 #include <algorithm>

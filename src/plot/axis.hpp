@@ -1,5 +1,7 @@
 #pragma once
 
+// Axes of plots: the range of the values, and round numbers to read it by.
+
 #include <cmath>
 #include <optional>
 #include <string>
@@ -58,8 +60,8 @@ enum class AxisEnds {
 Axis linear_axis(const Extent& values, const std::optional<ValueRange>& given, AxisEnds ends,
                  Index max_ticks);
 
-/// The same with ticks at powers of ten, or at 1, 2 and 5 times those where the range is short. All values
-/// positive.
+/// The axis of positive values with ticks at powers of ten, or at 1, 2 and 5 times those where the range is
+/// short.
 Axis logarithmic_axis(const Extent& values, const std::optional<ValueRange>& given, Index max_ticks);
 
 }  // namespace heed::plot

@@ -1,3 +1,5 @@
+// Color scales of the terminal, in 24 bits and out of its 256 colors.
+
 #include "plot/color_scale.hpp"
 
 #include <algorithm>
@@ -34,8 +36,8 @@ constexpr std::array<Rgb, 7> two_signs{{{24, 48, 120},
                                         {208, 84, 70},
                                         {120, 18, 42}}};
 
-// The same two walks within the 6 x 6 x 6 cube of the 256 colors. They are chosen, not rounded from the ones
-// above: the nearest color of a coarse cube may have another hue, which shows as specks.
+// Both walks within the 6 x 6 x 6 cube of the 256 colors. They are chosen, not rounded from the ones above:
+// the nearest color of a coarse cube may have another hue, which shows as specks.
 constexpr std::array<int, 11> one_sign_indexed{17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 229};
 constexpr std::array<int, 13> two_signs_indexed{18, 25, 32, 74, 117, 189, 255, 224, 217, 210, 167, 124, 88};
 

@@ -1,5 +1,7 @@
 #pragma once
 
+// Colors for values, as the terminal's escape sequences.
+
 #include <string>
 
 #include "heed/plot/heat_map.hpp"

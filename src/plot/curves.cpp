@@ -1,3 +1,5 @@
+// Plots of curves over numbers or steps.
+
 #include "heed/plot/curves.hpp"
 
 #include <algorithm>
@@ -18,7 +20,7 @@ using plot::TextLine;
 // A series as the drawing sees it, whatever owns its numbers.
 struct Curve {
   std::string_view name;
-  std::span<const double> x;  // empty: 0, 1, 2, ...
+  std::span<const double> x;  ///< Empty: 0, 1, 2, ...
   std::span<const double> y;
 
   [[nodiscard]] double x_at(std::size_t i) const { return x.empty() ? static_cast<double>(i) : x[i]; }

@@ -1,3 +1,5 @@
+// Text that a terminal cannot misread, and the columns that it takes.
+
 #include "heed/plot/display_text.hpp"
 
 #include <utf8proc.h>

@@ -1,3 +1,5 @@
+// Draws a heat map: cells, labels, legend and notes.
+
 #include "heed/plot/heat_map.hpp"
 
 #include <algorithm>
@@ -247,11 +249,11 @@ class Picture {
   HeatMapLabels labels_;
   HeatMapScale scale_;
   std::vector<std::string> column_labels_;
-  std::vector<std::string> numbers_;  // the texts of the cells if they are numbers
+  std::vector<std::string> numbers_;  ///< The texts of the cells if they are numbers.
   Index label_width_ = 0;
   Index label_step_ = 1;
-  Index pitch_ = 1;  // columns from one cell to the next
-  Index gap_ = 0;    // of which left empty
+  Index pitch_ = 1;  ///< Columns from one cell to the next.
+  Index gap_ = 0;    ///< Columns of them that stay empty.
   bool one_label_each_ = false;
 };
 

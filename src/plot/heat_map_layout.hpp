@@ -1,5 +1,7 @@
 #pragma once
 
+// How a heat map is laid out: labels, cells and the room they take.
+
 #include <string>
 #include <vector>
 

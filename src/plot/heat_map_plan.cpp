@@ -1,3 +1,5 @@
+// Plans a heat map before any value is read: its form, the size of its blocks, and its labels.
+
 #include <algorithm>
 #include <cmath>
 

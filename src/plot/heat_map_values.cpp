@@ -1,3 +1,5 @@
+// Values on their way to cells: the scale, what lies off it, and the notes about it.
+
 #include "plot/heat_map_values.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #pragma once
 
+// How the values of a heat map become levels of its cells.
+
 #include <optional>
 #include <span>
 #include <string>

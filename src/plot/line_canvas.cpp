@@ -1,3 +1,5 @@
+// A canvas of Braille dots or ASCII marks for lines and points.
+
 #include "plot/line_canvas.hpp"
 
 #include <algorithm>

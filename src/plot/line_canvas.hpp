@@ -1,5 +1,7 @@
 #pragma once
 
+// The canvas that lines and points are drawn on.
+
 #include <cstdint>
 #include <vector>
 
@@ -33,7 +35,7 @@ class LineCanvas {
   struct Cell {
     std::uint8_t dots = 0;
     bool drawn = false;
-    std::size_t series = 0;  // the one drawn last
+    std::size_t series = 0;  ///< The one drawn last.
   };
 
   void dot(Index x, Index y, std::size_t series);
@@ -43,7 +45,7 @@ class LineCanvas {
   Charset charset_;
   Index columns_;
   Index rows_;
-  Index cell_width_;  // in dots
+  Index cell_width_;  ///< In dots.
   Index cell_height_;
   std::vector<Cell> cells_;
 };

@@ -1,3 +1,5 @@
+// Numbers as people read them, in every locale the same.
+
 #include "plot/number_text.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Numbers as people read them.
+
 #include <span>
 #include <string>
 #include <vector>

@@ -1,3 +1,5 @@
+// What every plot has before anything is drawn into it: checked options, axes and ticks.
+
 #include "plot/plot_frame.hpp"
 
 #include <algorithm>

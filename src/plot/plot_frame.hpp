@@ -1,5 +1,7 @@
 #pragma once
 
+// The frame of every plot.
+
 #include <functional>
 #include <string>
 #include <vector>

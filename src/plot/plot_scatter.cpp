@@ -1,3 +1,5 @@
+// Scatter plots whose labels keep clear of points and of each other.
+
 #include <algorithm>
 #include <array>
 #include <cmath>

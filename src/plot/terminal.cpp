@@ -1,3 +1,5 @@
+// Asks a terminal and the environment what can be shown.
+
 #include "heed/plot/terminal.hpp"
 
 #include <algorithm>

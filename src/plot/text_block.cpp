@@ -1,3 +1,5 @@
+// Lines of known width, put together to a picture.
+
 #include "plot/text_block.hpp"
 
 #include <algorithm>

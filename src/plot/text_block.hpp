@@ -1,5 +1,7 @@
 #pragma once
 
+// Pictures as lines of text, whose widths are known.
+
 #include <string>
 #include <string_view>
 #include <vector>

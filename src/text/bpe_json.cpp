@@ -1,3 +1,5 @@
+// A tokenizer's JSON: written from its tables, read back and checked before it is believed.
+
 #include "text/bpe_json.hpp"
 
 #include <cstddef>

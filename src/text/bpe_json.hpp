@@ -1,5 +1,7 @@
 #pragma once
 
+// A tokenizer's JSON.
+
 #include <string>
 #include <string_view>
 #include <utility>

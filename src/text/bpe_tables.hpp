@@ -1,5 +1,7 @@
 #pragma once
 
+// The tables behind a BpeTokenizer.
+
 #include <utility>
 #include <vector>
 

@@ -1,3 +1,5 @@
+// BpeTokenizer: encoding, decoding and files.
+
 #include <cstddef>
 #include <span>
 #include <string>

@@ -1,3 +1,5 @@
+// CharTokenizer: a token for each character.
+
 #include "heed/text/char_tokenizer.hpp"
 
 #include <set>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Hashes for the tables of text.
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,3 +1,5 @@
+// The tree of tokens and its fallbacks (longest_match.hpp has the idea and the proof).
+
 #include "text/longest_match.hpp"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// Merges pairs and keeps their counts (segmentation.hpp has the idea and the proof).
+
 #include "text/segmentation.hpp"
 
 #include "heed/core/error.hpp"

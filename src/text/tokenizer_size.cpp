@@ -1,3 +1,5 @@
+// Counts the tokens of a tokenizer's JSON.
+
 #include "text/tokenizer_size.hpp"
 
 #include <string>

@@ -1,5 +1,7 @@
 #pragma once
 
+// The size of a tokenizer that is known by its JSON alone.
+
 #include <optional>
 #include <string_view>
 

@@ -1,3 +1,5 @@
+// Decodes, counts, appends and mends UTF-8.
+
 #include "text/utf8.hpp"
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// Tokens by id and ids by token.
+
 #include "text/vocabulary.hpp"
 
 #include "heed/core/error.hpp"

@@ -1,5 +1,7 @@
 #pragma once
 
+// The vocabulary of a tokenizer.
+
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -17,7 +19,7 @@ inline constexpr std::string_view end_of_word_mark = "</w>";
 inline constexpr std::string_view special_tokens[] = {"<unk>", "<pad>", "<bos>", "<eos>"};
 inline constexpr TokenId num_special_tokens = 4;
 
-/// Bounds the tables that are built from a vocabulary, whoever made it.
+/// Bounds the tables that are built from a vocabulary, wherever it comes from.
 inline constexpr std::size_t max_vocabulary_bytes = std::size_t{1} << 26U;
 
 /// Tokens by id and ids by token. Starts with the special tokens.

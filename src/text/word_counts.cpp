@@ -1,3 +1,5 @@
+// A hash table of words with the numbers of their occurrences.
+
 #include "text/word_counts.hpp"
 
 #include <utility>

@@ -1,5 +1,7 @@
 #pragma once
 
+// The distinct words of a text, counted.
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

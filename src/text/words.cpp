@@ -1,3 +1,5 @@
+// The classes of characters, ASCII and beyond.
+
 #include "text/words.hpp"
 
 #include <utf8proc.h>

@@ -171,8 +171,8 @@ class HEED_EXPORT AttentionPlan {
   const Mask& mask() const noexcept { return mask_; }
 
   /// Returns the bytes of scratch memory of one run, exactly: O(head_dim + value_dim) for each thread,
-  /// nothing that grows with the lengths. (A cache of T needs no packed tiles, but a plan does not know what
-  /// it will run on.)
+  /// nothing that grows with the lengths. (A run against a KvCache needs less, but the plan cannot know which
+  /// it will be.)
   std::size_t workspace_bytes() const noexcept { return static_cast<std::size_t>(threads_) * thread_bytes_; }
 
   /// Throws as check_tensors does.

@@ -1,5 +1,7 @@
 #pragma once
 
+// The integer that Heed counts with.
+
 #include "heed/core/config.hpp"
 
 #include <cstddef>

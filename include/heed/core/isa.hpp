@@ -1,5 +1,7 @@
 #pragma once
 
+// Which instruction set the kernels use.
+
 #include "heed/core/config.hpp"
 
 namespace heed {

@@ -1,5 +1,7 @@
 #pragma once
 
+// Random numbers that are alike on every machine, and in Python.
+
 #include "heed/core/config.hpp"
 
 #include <array>

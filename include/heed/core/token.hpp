@@ -1,5 +1,7 @@
 #pragma once
 
+// The number of a token, as text, layers and models share it.
+
 #include "heed/core/config.hpp"
 
 #include <cstdint>

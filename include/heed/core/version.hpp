@@ -1,5 +1,7 @@
 #pragma once
 
+// The version of the headers, and of the compiled library.
+
 #include "heed/core/config.hpp"
 
 #define HEED_VERSION_MAJOR 0

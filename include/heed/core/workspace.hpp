@@ -1,5 +1,7 @@
 #pragma once
 
+// Scratch memory of plans and calls.
+
 #include "heed/core/config.hpp"
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Dropout, which is alike on every machine: heed::dropout(x, {.rate = 0.1, .seed = 1, .stream = step}).
+
 #include "heed/core/config.hpp"
 
 #include <cmath>

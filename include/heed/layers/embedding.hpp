@@ -1,5 +1,7 @@
 #pragma once
 
+// From tokens to vectors, and the gradient of the table.
+
 #include "heed/core/config.hpp"
 
 #include <cmath>

@@ -1,5 +1,7 @@
 #pragma once
 
+// The feed-forward layer of a block, plain or gated, forward and backward.
+
 #include "heed/core/config.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #pragma once
 
+// A product with a bias, forward and backward: the layer that others are made of.
+
 #include "heed/core/config.hpp"
 
 #include <cmath>

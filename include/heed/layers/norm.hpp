@@ -1,5 +1,7 @@
 #pragma once
 
+// LayerNorm and RMSNorm, forward and backward.
+
 #include "heed/core/config.hpp"
 
 #include <limits>

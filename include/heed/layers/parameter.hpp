@@ -1,5 +1,7 @@
 #pragma once
 
+// One parameter of a network, as optimizers and files see it.
+
 #include "heed/core/config.hpp"
 
 #include <string>

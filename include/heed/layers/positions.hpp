@@ -1,5 +1,7 @@
 #pragma once
 
+// Sinusoidal positions, and adding them to embeddings.
+
 #include "heed/core/config.hpp"
 
 #include <cmath>

@@ -1,5 +1,7 @@
 #pragma once
 
+// Products of views on the engine's kernels, below matrix_product.hpp.
+
 #include "heed/core/config.hpp"
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #pragma once
 
+// What a Gpt is made by, and its form in files.
+
 #include "heed/core/config.hpp"
 
 #include <optional>

@@ -46,10 +46,10 @@ struct TrainingStep {
 /// with a gate, 2 more with dropout), the logits, three numbers for each weight, and scratch memory for each
 /// thread, at most a few MB. After that nothing is allocated.
 ///
-/// Threads: the executor's, unless a step is so small (under about 0.1 ms) that they would not earn their
-/// call. Sequences are shared among them for the forward pass and the gradients that flow
-/// back; then weights are, for their gradients, each a chain over all tokens in their order. So no bit
-/// depends on the number of threads.
+/// Runs on the executor, unless a step takes less than about 0.1 ms, where waking threads costs more than it
+/// saves. Sequences are shared among them for the forward pass and the gradients that flow back; then weights
+/// are, for their gradients, each a chain over all tokens in their order. So no bit depends on the number of
+/// threads.
 template <class Scalar>
 class GptTrainer {
   static_assert(detail::require_kernels<Scalar>());

@@ -1,5 +1,7 @@
 #pragma once
 
+// A tokenizer of characters, the simplest there is.
+
 #include "heed/core/config.hpp"
 
 #include <functional>

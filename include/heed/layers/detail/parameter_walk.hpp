@@ -1,5 +1,7 @@
 #pragma once
 
+// How layers name their weights: one walk for numbers, gradients, optimizers and files.
+
 #include "heed/core/config.hpp"
 
 #include <string>
