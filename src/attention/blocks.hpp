@@ -24,10 +24,8 @@ struct Groups {
   Index heads;  ///< Of each group.
 };
 
-// From this many queries on, one head alone has enough rows to pay for packing its keys. Measured, 32 heads
-// of 128 on 8 of keys, 1024 keys, float, one thread, in us, each head by itself / the heads of a group
-// together: 4 queries 1500 / 810, 16 3550 / 1930, 64 7900 / 6380, 144 15200 / 13700, 288 28600 / 27750, 576
-// 54700 / 56500.
+// From this many queries on, one head alone has enough rows to pay for packing its keys:
+// docs/measurements.md#one-head.
 inline constexpr Index kQueriesOfOneHead = 288;
 
 /// Heads that share keys are the rows of one block where there are few queries, as in decoding with grouped

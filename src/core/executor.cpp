@@ -39,9 +39,8 @@ struct Batch {
   Batch* older = nullptr;  ///< The list of batches with tasks not yet taken, newest first.
 };
 
-// When only other threads' last tasks remain, the caller spins this long before it sleeps. To be woken costs
-// the caller 5 us where processors stay awake and 30 to 110 us in a virtual machine whose idle processors are
-// given away; the last blocks of a run end within 50 to 100 us of each other.
+// When only other threads' last tasks remain, the caller looks for their end this long before it sleeps,
+// since waking it would take as long: docs/measurements.md#look-for-end.
 constexpr std::chrono::microseconds kLookForEnd{100};
 
 bool ends_soon(const Batch& batch) {

@@ -14,9 +14,8 @@ using QuerySteps = Steps<1, kTileRows>;  // queries are packed by pack_queries
 template <class T>
 using ScoreSteps = Steps<kScoreStride<T>, 1>;  // scores are a row-major tile of kTileRows x kKeyTile
 
-// With at most this many keys, queries are read in place; with at most kFewKeys, values are too. At head_dim
-// 64, packing queries took 5 % of the time for 128 keys (AVX-512; AVX2: 1 %) and gained 3 % for 512 (AVX2);
-// packing values too took 12 % for 16 (AVX2), all on one core of a Sapphire Rapids.
+// With at most kQueriesInPlaceKeys keys, queries are read where they are instead of packed, since packing
+// would not pay; with at most kFewKeys, values are too: docs/measurements.md#in-place.
 template <class T>
 inline constexpr Index kQueriesInPlaceKeys = 2 * kKeyTile<T>;
 template <class T>

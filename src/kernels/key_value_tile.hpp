@@ -22,9 +22,8 @@ struct KeyValueTile {
   const std::byte* stored_values;
 };
 
-// Up to this many rows a cache is read that way; with more, 16-bit numbers are widened once for all of them.
-// With 1 and with 4 rows decoding from bfloat16 was 2.4 and 2.1 times as fast as from float that way, and
-// slower than from float where tiles were widened first (one core of a Zen 5).
+// With at most this many rows a cache is read as it is stored. With more, 16-bit numbers are widened once for
+// all of them: docs/measurements.md#decode-rows.
 inline constexpr int kDecodeRows = 4;
 
 /// Packs keys [range.begin, range.end) of the tile, panel by panel, each turned on its way if there is a

@@ -65,9 +65,7 @@ template <class T>
 inline constexpr int kScoreStride = kKeyTile<T> + 64 / static_cast<int>(sizeof(T));
 
 // Rows of queries that share one packed tile of keys and values. Packing costs about 1 / rows of the
-// products: at head_dim 64, 288 rows were 5 to 8 % faster than 96 (AVX2 and AVX-512, one core of a Zen 5) and
-// 576 another 1 to 2 % (Sapphire Rapids); with their queries and accumulators they still fit a second-level
-// cache of 512 KB.
+// products, and the rows still fit a second-level cache: docs/measurements.md#query-block.
 inline constexpr int kQueryBlock = 576;
 
 // std:: templates instantiated here could be merged with the host program's copies and carry our instruction
@@ -143,8 +141,8 @@ inline void store(T* p, const Packet<T>& x) {
   packet::pstoreu(p, x);
 }
 
-/// load() in two halves, which the compiler may not join: hardware prefetchers of a Zen 5 run ahead further
-/// where a cache line is asked for twice.
+/// load() in two halves, which the compiler may not join: hardware prefetchers run ahead further where a
+/// cache line is asked for twice (docs/measurements.md#load-halves).
 template <class T>
 inline Packet<T> load_halves(const T* p) {
 #if defined(__AVX512F__)

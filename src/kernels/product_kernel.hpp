@@ -14,24 +14,21 @@
 
 namespace heed::kernels::HEED_KERNEL_NAMESPACE {
 
-// A panel of b is kProductDepth x kPanel: 16 KB (AVX2) or 32 KB (AVX-512) of a first-level cache of 32 or 48
-// KB.
+// A panel of b, kProductDepth x kPanel, fits a first-level cache: docs/measurements.md#product-panel.
 template <class T>
 inline constexpr Index kProductDepth = 1024 / static_cast<Index>(sizeof(T));
 
-// Packing b costs about 1 / rows of the product, and kProductRows x kProductDepth elements of a are 384 KB.
+// Packing b costs about 1 / rows of the product, and the rows of a fit a second-level cache:
+// docs/measurements.md#product-panel.
 inline constexpr Index kProductRows = 384;
 
-// With so few rows each element of b is used so seldom that its way from memory is the cost: b is read where
-// it is, row after row as it lies in memory, kStreamDepth rows at a time, and c is kept in the cache between
-// them. Times 768 x 2304, fraction of the peak streamed / packed, AVX2 on one core of a Sapphire Rapids: 16
-// rows 0.82 / 0.50, 32 rows 0.86 / 0.59, 64 rows 0.84 / 0.66, with 32 rows of b at a time 0.88.
+// With at most this many rows, each element of b is used so seldom that its way from memory is the cost. So b
+// is read where it is, row after row, kStreamDepth rows at a time, and c is kept in the cache between them:
+// docs/measurements.md#stream-rows.
 inline constexpr Index kStreamRows = 64;
 inline constexpr Index kStreamDepth = 32;
 // A single row, the next token of a text, or a few leave so little work for each element of b that reading it
-// is all. With 8 rows of b at a time a single row read 25 to 29 GB/s of weights of 768 x 768 and 768 x 3072,
-// with 4 as much, with 16 22 to 26; 3 rows read 24, and with 32 rows of b 10 (one core of a Zen 5, like the
-// figures below: each compares two ways in one run, while the machine's own speed changes between runs).
+// is all: docs/measurements.md#few-rows.
 inline constexpr Index kFewRows = 3;
 inline constexpr Index kFewRowsDepth = 8;
 
@@ -124,13 +121,11 @@ inline void panel_product(bool accumulate, Index rows, Index depth, const T* pac
   }
 }
 
-// Where c has fewer panels, one more would cost more than it gains: a step of training nanoGPT's model, whose
-// products have 128 to 512 columns, took 2 to 3 % longer with it.
+// Where c has fewer panels, one more would cost more than it gains: docs/measurements.md#aligned-panels.
 inline constexpr Index kMinAlignedPanels = 32;
 
-/// Columns of the first panel, so that the others begin where a cache line of c does. Eigen's large matrices
-/// begin 16 bytes into a line, and a tile whose every row lies in two lines took 10 to 20 % longer (N = 384,
-/// 768 x 2304).
+/// Columns of the first panel, so that the others begin where a cache line of c does. A tile whose
+/// every row lies in two lines takes longer: docs/measurements.md#aligned-panels.
 template <class T>
 inline Index first_panel_cols(Strided<T> c, Index part_cols) {
   constexpr std::uintptr_t line = 64;
@@ -190,8 +185,7 @@ inline bool is_streamed(const ProductBlock<T>& block, const ProductPart<T>& part
 }
 
 /// Elements before the first that lies at a multiple of a packet's size. A packet across two cache lines
-/// waits for both: of Eigen's matrices, which begin 16 bytes into a line, a single row times 768 x 768 read
-/// 17 GB/s from there on and 22 GB/s from the next line on (AVX-512, one core of a Zen 5).
+/// waits for both: docs/measurements.md#whole-packets.
 template <class T>
 inline Index before_whole_packet(const T* data) {
   constexpr std::uintptr_t bytes = sizeof(Packet<T>);
@@ -324,7 +318,7 @@ inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPar
 
 template <class T>
 inline void single_row_by_columns(const ProductBlock<T>& block, const ProductPart<T>& part) {
-  // This many columns are streams that a processor's prefetchers can follow: 32 were 5 to 15 % slower.
+  // A processor's prefetchers can follow the streams of 16 columns: docs/measurements.md#column-streams.
   constexpr int groups = 16 / kLanes<T>;
   constexpr Index step = groups * kLanes<T>;
   Index col = 0;

@@ -31,10 +31,9 @@ struct InPlaceSteps {
 enum class Start { zero, accumulate };
 
 // Where b comes from memory and not from a cache, it is asked for ahead, as hardware prefetchers stop at the
-// end of a page and at the end of a row. In rows that lie apart (wide_memory) that is the same columns, some
-// rows further on: a single row times weights of 768 x 768 read 27 GB/s, 14 without. Where rows follow each
-// other, every line kBytesAhead bytes ahead: decoding was 5 to 25 % faster than without, with 2 KB no faster
-// in 16 bits, and with every second line a fifth slower (float, 4 rows). All on one core of a Zen 5.
+// end of a page and at the end of a row. In rows that lie apart (wide_memory) that is the same columns,
+// kRowsAhead rows further on; where rows follow each other, every line kBytesAhead further on:
+// docs/measurements.md#rows-ahead.
 enum class Source { cache, memory, wide_memory };
 inline constexpr Index kRowsAhead = 8;
 inline constexpr int kBytesAhead = 8192;

@@ -20,7 +20,7 @@ namespace heed {
 
 namespace {
 
-// About 20 us of a step: a piece is worth a thread's while.
+// Elements that are worth a thread's while: docs/measurements.md#worth-sharing.
 constexpr Index kPieceElements = 16384;
 
 void require(bool holds, const char* name, double value, const char* what) {

@@ -25,11 +25,12 @@ struct Split {
   Index num_items() const { return row_blocks * col_ranges; }
 };
 
-// Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer columns or rows the cost of
-// packing would show.
+// Packing a takes 1 / columns of a task's time, packing b 1 / rows: with fewer the cost of packing would
+// show.
 constexpr Index kMinCols = 256;
 constexpr Index kMinRows = 48;
-// Under this many multiplications (about 20 us) a second thread would not earn its call.
+// Under this many multiplications a second thread would not earn its call:
+// docs/measurements.md#worth-sharing.
 constexpr double kWorthSharing = 1e6;
 
 template <class T>

@@ -10,7 +10,7 @@
 
 namespace heed::detail {
 
-// With fewer elements (20 us and less) a second thread would not earn its call.
+// With fewer elements a second thread would not earn its call: docs/measurements.md#worth-sharing.
 inline constexpr Index kMinElements = 32768;
 
 /// Calls work(first_row, rows) for ranges that are all of the rows together, on the executor's threads where

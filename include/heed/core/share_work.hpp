@@ -56,8 +56,8 @@ class SharedItems {
 
 /// Calls work(thread, item) once for each item, by `threads` tasks of the executor; returns when all are
 /// done. work does not throw. Neighboring items stay with one thread. Drawn by turns, heads side by side
-/// would have their results written into the same cache lines by two processors at once: that took 5 to 8 %
-/// longer (two threads, 12 heads of 64, 64 to 512 queries, float). The tasks work under the caller's
+/// would have their results written into the same cache lines by two processors at once:
+/// docs/measurements.md#neighboring-items. The tasks work under the caller's
 /// floating-point environment, on whichever threads they run.
 template <class Work>
 void run_shared(Executor& executor, Index threads, Index items, Index ranges, const Work& work) noexcept {

@@ -47,8 +47,9 @@ class Workspace {
 /// room of all that it calls.
 class CallWorkspace {
  public:
-  /// A head of 64 floats against up to 16 tokens: with 4, the call took 1.4 times as long by way of the heap
-  /// (Zen 5). No more, since every call of Heed works in a thread with a stack of 64 KB.
+  /// A head of 64 floats against up to 16 tokens, for which a heap would be slow
+  /// (docs/measurements.md#call-workspace). No more, since every call works in a thread with a stack of 64
+  /// KB.
   static constexpr std::size_t stack_bytes = 32 * 1024;
 
   /// Throws std::bad_alloc.
