@@ -59,11 +59,12 @@ void check_rotary(const Rotary& rotary, const AttentionShape& shape, const Mask&
     const Index first = mask.query_offset(query_len, kv_len, b);
     const bool queries_fit = query_len == 0 || (first > -positions && first <= positions - query_len);
     if (!queries_fit || kv_len > positions) {
+      const Index last = causal().reach(first, query_len - 1).last;  // the sum might be no Index
       throw_shape_error("rotary has angles for the positions " +
                         std::to_string(first < 0 ? 1 - positions : 0) + " to " +
                         std::to_string(positions - 1) + ", sequence " + std::to_string(b) +
                         " has keys at 0 to " + std::to_string(kv_len - 1) + " and queries at " +
-                        std::to_string(first) + " to " + std::to_string(first + query_len - 1));
+                        std::to_string(first) + " to " + std::to_string(last));
     }
   }
 }
@@ -119,8 +120,15 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
   const bool equal = shape.query_starts.empty() && shape.kv_starts.empty();
   const Index sequences =
       std::max<Index>(distinct_sequences(shape, mask), equal ? 1 : 0);  // lengths count anyway
-  for (Index b = 0; b < sequences; ++b)
-    (void)mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
+  for (Index b = 0; b < sequences; ++b) {
+    const Index offset = mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
+    const bool near = offset >= -Mask::max_offset && offset <= Mask::max_offset;
+    if (!near && (with_functions || !mask.alibi_slopes().empty())) {
+      throw_argument_error("query_offset is " + std::to_string(offset) + ", " +
+                           (with_functions ? "a function of scores" : "alibi") +
+                           " is told positions within " + std::to_string(Mask::max_offset) + " of key 0");
+    }
+  }
   if (options.rotary) check_rotary(*options.rotary, shape, mask);
 }
 

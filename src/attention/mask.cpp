@@ -256,14 +256,7 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const ch
     case Anchor::number:
     case Anchor::number_each: {
       const bool each = position_->anchor == Anchor::number_each;
-      const Index offset = position_->offsets[each ? static_cast<std::size_t>(sequence) : 0];
-      const bool near = offset >= -max_offset && offset <= max_offset;
-      if (!near && (asking != nullptr || !slopes_.empty())) {
-        throw_argument_error("query_offset is " + std::to_string(offset) + ", " +
-                             (asking != nullptr ? asking : "alibi") + " is told positions within " +
-                             std::to_string(max_offset) + " of key 0");
-      }
-      return offset;
+      return position_->offsets[each ? static_cast<std::size_t>(sequence) : 0];
     }
     case Anchor::top_left:
       break;

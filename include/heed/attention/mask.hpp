@@ -116,8 +116,7 @@ class HEED_EXPORT Mask {
 
   /// Returns the position of the first query of a sequence relative to its first key. Throws ShapeError if
   /// the mask is causal or has a window or slopes, or something else is `asking` for positions ("rotary";
-  /// nullptr: nothing is), the lengths differ and the mask does not say where the queries stand. Throws
-  /// ArgumentError if it has slopes, or something is asking, and the offset is beyond max_offset.
+  /// nullptr: nothing is), the lengths differ and the mask does not say where the queries stand.
   Index query_offset(Index query_len, Index kv_len, Index sequence = 0, const char* asking = nullptr) const;
 
   /// Returns what query `query` of a sequence with this query_offset sees, as far as causal() and window()
