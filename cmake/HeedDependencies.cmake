@@ -98,7 +98,7 @@ macro(heed_find_cli11)
   endif()
 endmacro()
 
-# Debian 12 ships Catch2 2.13, Debian 13 and Ubuntu 24.04 ship 3.x: tests/catch.hpp bridges the two.
+# Debian 12 ships Catch2 2.13, Debian 13 and Ubuntu 24.04 ship 3.x: tests/support/catch.hpp bridges the two.
 macro(heed_find_catch2)
   if(NOT TARGET Catch2::Catch2)
     find_package(Catch2 CONFIG QUIET)

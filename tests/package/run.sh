@@ -99,13 +99,13 @@ configure "$work/embedded" "$work/shared" -DHEED_SOURCE="$source_dir" -DHEED_BY_
 quietly cmake --build "$work/shared" --parallel "$jobs"
 check_programs "$work/shared"
 quietly cmake -DPROGRAM="$work/shared/every_call" -DEXPECTED="$source_dir/tests/data/every_call.txt" -DFOLDER="$work/files" \
-  -P "$source_dir/tests/same_text.cmake"
+  -P "$source_dir/tests/laws/same_text.cmake"
 quietly cmake --install "$work/shared" --prefix "$work/first"
 mv "$work/first" "$work/moved_shared"
 rm -rf "$work/shared"
 libheed=$(find "$work/moved_shared" -name 'libheed.so.*.*.*')
 quietly cmake -DNM=nm -DOBJDUMP=objdump -DINCLUDE="$source_dir/include" -DOBJECTS=0 \
-  -DLIBRARIES="$libheed,$(find "$work/moved_shared" -name 'libheed_attention.so.*.*.*')" -P "$source_dir/tests/library_symbols.cmake"
+  -DLIBRARIES="$libheed,$(find "$work/moved_shared" -name 'libheed_attention.so.*.*.*')" -P "$source_dir/tests/house/library_symbols.cmake"
 if [ -z "$(ldd "$libheed" | grep -F "$(dirname "$libheed")/libheed_attention.so.")" ]; then
   ldd "$libheed"
   echo "an installed libheed.so does not find the libheed_attention.so beside it"

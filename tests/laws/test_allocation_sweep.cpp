@@ -1,6 +1,6 @@
 // A call that gets no memory ends with std::bad_alloc, and what it worked on is as it was. Each allocation of
 // each call is made to fail, alone and with all that follow. (Checkpoints and CharTokenizer:
-// test_checkpoint_memory.cpp.)
+// tests/models/test_checkpoint_memory.cpp.)
 
 #include <memory>
 #include <string>

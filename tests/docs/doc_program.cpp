@@ -5,7 +5,7 @@
 //   ```cpp FILE     stands in FILE of this project, whatever its spaces; "// ..." leaves something out
 //                   (also ```cmake FILE and the like)
 //   ```text FILE    is compared with something else by the test FILE
-//   ```sh           is run by tests/doc_commands.sh, line by line
+//   ```sh           is run by doc_commands.sh beside this file, line by line
 //
 // A page with another kind of fence, or with code that is only indented, which nobody could hold, is refused.
 //

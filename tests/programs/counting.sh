@@ -3,7 +3,7 @@
 #   counting.sh
 set -euo pipefail
 
-common=$(cd "$(dirname "${BASH_SOURCE[0]}")/../scripts" && pwd)/common.sh
+common=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../scripts" && pwd)/common.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

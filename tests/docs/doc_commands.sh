@@ -4,7 +4,7 @@
 set -euo pipefail
 
 program=$(realpath "$1")
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 HOME=$(mktemp -d)
 export HOME
 trap 'rm -rf "$HOME"' EXIT

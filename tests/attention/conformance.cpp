@@ -1,4 +1,4 @@
-// tests/conformance DIR...: runs every attention case (*.safetensors) of the folders against the engine.
+// conformance DIR...: runs every attention case (*.safetensors) of the folders against the engine.
 //
 // A case holds query, key, value and options, and what must come out of them: out, and perhaps weights,
 // logsumexp and gradients. Layout of the tensors: query [batch, heads, queries, head_dim] and so on; options
