@@ -1,6 +1,10 @@
 #pragma once
 
 // Attention of new queries against a cache of keys and values.
+//
+//   heed::KvCache<float> cache({.num_kv_heads = 12, .head_dim = 64, .value_dim = 64, .capacity = 1024});
+//   cache.append(key, value);  // of the new tokens
+//   out = heed::scaled_dot_product_attention(query, cache, {.mask = heed::causal(), .num_heads = 12});
 
 #include "heed/core/config.hpp"
 

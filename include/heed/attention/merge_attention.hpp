@@ -2,6 +2,9 @@
 
 // Attention over keys that lie in several places: each part's result, with its logsumexp, can be merged into
 // that over all keys (Dao et al. 2022, section 3.1; Liu et al. 2023, "Ring Attention").
+//
+//   auto result = heed::scaled_dot_product_attention_with_logsumexp(query, key_1, value_1);
+//   heed::merge_attention(result, heed::scaled_dot_product_attention_with_logsumexp(query, key_2, value_2));
 
 #include "heed/core/config.hpp"
 

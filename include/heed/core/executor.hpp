@@ -1,6 +1,9 @@
 #pragma once
 
 // Threads are the caller's: Heed works on the calling thread unless it is handed an Executor.
+//
+//   heed::ThreadPool pool(4);  // three threads that sleep until there is work, and the caller
+//   const Eigen::MatrixXf y = linear.forward(x, &pool);
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,9 @@
 #pragma once
 
 // Random numbers that are alike on every machine, and in Python.
+//
+//   heed::Random random(7);
+//   const double x = random.uniform(-1, 1);  // as random.Random(7).uniform(-1, 1) in Python
 
 #include "heed/core/config.hpp"
 

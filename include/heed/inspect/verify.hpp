@@ -2,6 +2,10 @@
 
 // Properties of attention, measured on a model as it stands: each probe returns what it found, and the
 // verdict.
+//
+//   const heed::CausalReport causal = heed::verify_causal(module, x);  // does a token see later ones?
+//   const heed::RowSumReport sums = heed::rows_sum_to_one(weights);
+//   const bool sound = causal.passed && sums.passed;
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,9 @@
 #pragma once
 
 // Activations on Eigen matrices, element by element.
+//
+//   const heed::Matrix<float> y = heed::activate(heed::Activation::gelu, x);
+//   const heed::Matrix<float> grad_x = heed::activate_backward(heed::Activation::gelu, x, grad_y);
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,9 @@
 #pragma once
 
 // From tokens to vectors, and the gradient of the table.
+//
+//   heed::TokenEmbedding<float> embedding(vocab_size, 64, random);
+//   const heed::Matrix<float> x = embedding.forward(ids);  // a row for each id
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,12 @@
 #pragma once
 
 // The feed-forward layer of a block, plain or gated, forward and backward.
+//
+//   heed::FeedForward<float> layer(64, 256, random, {.activation = heed::Activation::silu, .gated = true});
+//   heed::FeedForward<float> gradients = heed::zeros_like(layer);
+//   heed::FeedForward<float>::Tape tape;
+//   const heed::Matrix<float> y = layer.forward(x, tape);
+//   const heed::Matrix<float> grad_x = layer.backward(x, tape, grad_y, gradients);  // adds to gradients
 
 #include "heed/core/config.hpp"
 

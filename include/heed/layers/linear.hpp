@@ -1,6 +1,11 @@
 #pragma once
 
 // A product with a bias, forward and backward: the layer that others are made of.
+//
+//   heed::Linear<float> linear(64, 256, random);
+//   const heed::Matrix<float> y = linear.forward(x);
+//   heed::Linear<float> gradients = heed::zeros_like(linear);
+//   const heed::Matrix<float> grad_x = linear.backward(x, grad_y, gradients);  // adds to gradients
 
 #include "heed/core/config.hpp"
 

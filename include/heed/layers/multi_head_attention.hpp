@@ -1,6 +1,10 @@
 #pragma once
 
 // Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
+//
+//   heed::Random random(1);
+//   const heed::MultiHeadAttention<float> layer(64, 4, random);  // d_model, num_heads
+//   const heed::Matrix<float> out = layer.forward(x, heed::causal());
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,11 @@
 #pragma once
 
 // LayerNorm and RMSNorm, forward and backward.
+//
+//   const heed::Norm<float> norm = heed::rms_norm<float>(64);
+//   heed::Norm<float> gradients = heed::zeros_like(norm);
+//   const heed::Matrix<float> y = norm.forward(x);
+//   const heed::Matrix<float> grad_x = norm.backward(x, grad_y, gradients);  // adds to gradients
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,9 @@
 #pragma once
 
 // Sinusoidal positions, and adding them to embeddings.
+//
+//   const heed::SinusoidalPositions<float> positions(1024, 64);
+//   const heed::Matrix<float> x = heed::add_positions(embedded, positions);
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,8 @@
 #pragma once
 
 // From scores to a token.
+//
+//   const heed::TokenId next = heed::sample_token(logits, {.temperature = 0.8, .top_k = 40}, random);
 
 #include "heed/core/config.hpp"
 

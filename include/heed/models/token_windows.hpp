@@ -2,6 +2,11 @@
 
 // What a language model learns from: windows over a stream of tokens, each with the same window one token
 // later.
+//
+//   const heed::TokenWindows windows(tokenizer.encode(text), 64);
+//   heed::TokenBatch batch;
+//   windows.draw(random, 32, batch);
+//   trainer.step(batch, 1e-3);
 
 #include "heed/core/config.hpp"
 

@@ -1,6 +1,10 @@
 #pragma once
 
 // A tokenizer of characters, the simplest there is.
+//
+//   const heed::CharTokenizer tokenizer(text);
+//   const std::vector<heed::TokenId> ids = tokenizer.encode(text);
+//   const bool same = tokenizer.decode(ids) == text;  // true
 
 #include "heed/core/config.hpp"
 
