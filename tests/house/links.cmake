@@ -1,5 +1,5 @@
 # Run by ctest: cmake -DROOT=<project> -P links.cmake
-# Follows the links of the pages, the files that docs/architecture.md names, and what comments in code say of docs/PAGE.md#name.
+# Follows the links of the pages, the files that they name, and what comments in code say of docs/PAGE.md#name.
 cmake_minimum_required(VERSION 3.22)
 
 set(faults 0)
@@ -52,14 +52,17 @@ foreach(page IN LISTS pages)
   endforeach()
 endforeach()
 
-file(READ ${ROOT}/docs/architecture.md text)
-string(REGEX MATCHALL "`[a-z_]+/[A-Za-z0-9_/.-]+\\.(hpp|cpp|inl|cmake|md|sh|txt)`" found "${text}")
-foreach(file IN LISTS found)
-  string(REPLACE "`" "" file "${file}")
-  if(file MATCHES "^heed/")
-    set(file include/${file})
-  endif()
-  follow(docs/architecture.md ${ROOT} ${file})
+foreach(page IN LISTS pages)
+  file(READ ${ROOT}/${page} text)
+  string(REGEX REPLACE "[][;]" " " text "${text}")
+  string(REGEX MATCHALL "`(heed|include|src|tests|bench|cmake|examples|docs)/[A-Za-z0-9_/.-]+\\.(hpp|cpp|inl|cmake|md|sh|txt)`" found "${text}")
+  foreach(file IN LISTS found)
+    string(REPLACE "`" "" file "${file}")
+    if(file MATCHES "^heed/")
+      set(file include/${file})
+    endif()
+    follow(${page} ${ROOT} ${file})
+  endforeach()
 endforeach()
 
 file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/include/*.hpp ${ROOT}/src/*.hpp ${ROOT}/src/*.cpp ${ROOT}/src/*.inl)
