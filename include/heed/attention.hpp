@@ -11,6 +11,7 @@
 //   mask, mask_matrix              masks that compose with &; masks that are Eigen matrices
 //   rotary                         rotary positions
 //   plan                           AttentionPlan: planned once, run many times, without an allocation
+//   weights_observer               what an observer of weights is
 //   reference                      the operation as plain loops, for every scalar
 //
 // The rest is one include away, as heed/attention/NAME.hpp, so that it costs only programs that use it:

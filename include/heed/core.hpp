@@ -11,6 +11,14 @@
 //   token            the number of a token
 //   scalar           which numbers Heed computes with
 //   isa, version     the instruction set that runs here; the version of the library
+//
+// Beneath these, for the other rooms:
+//
+//   config                          what every header includes first
+//   index, scalar_type              the type of sizes; a scalar type as a value
+//   eigen_concepts                  what an Eigen matrix is, said without Eigen
+//   float_bits, float_environment   NaN told by its bits; the rounding of the caller on every thread
+//   share_work, kept_exception      how threads share a run; what a caller's function throws inside it
 
 #include "heed/core/config.hpp"
 

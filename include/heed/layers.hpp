@@ -14,6 +14,13 @@
 //   parameters, optimizer          weights by name; AdamW, SGD, clipping, a cosine schedule
 //   matrix_product                 the product of the projections: same bits for a row alone or among many
 //   rows, reference                the layers on views, compiled; and as plain loops, for every scalar
+//
+// Beneath these:
+//
+//   options                        the choices of layers, as plain values
+//   multi_head_attention_forward   the options of the layer of attention, and how it runs
+//   parameter, weights             one matrix of weights with its gradient; how layers make and check them
+//   product                        products of views, under matrix_product
 
 #include "heed/core/config.hpp"
 

@@ -128,6 +128,21 @@ while(grown)
   endforeach()
 endwhile()
 
+# A door has a line for each header of its room: "//   name, name   what is behind it".
+foreach(file IN LISTS files)
+  if(file MATCHES "^include/heed/([a-z_]+)/([a-z0-9_]+)\\.hpp$" AND CMAKE_MATCH_1 IN_LIST rooms)
+    set(door include/heed/${CMAKE_MATCH_1}.hpp)
+    set(name ${CMAKE_MATCH_2})
+    set(lines "")
+    if(EXISTS ${ROOT}/${door})
+      file(STRINGS ${ROOT}/${door} lines REGEX "^//   ([a-z0-9_]+, )*${name}(, [a-z0-9_]+)*  ")
+    endif()
+    if(lines STREQUAL "")
+      fault("${door} has no line for ${name}")
+    endif()
+  endif()
+endforeach()
+
 # The picture of docs/architecture.md says the same.
 if(EXISTS ${ROOT}/docs/architecture.md)
   file(STRINGS ${ROOT}/docs/architecture.md lines REGEX "^  [a-z, ]+ stands? on [a-z, ]+$")
