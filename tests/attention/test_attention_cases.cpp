@@ -27,7 +27,8 @@ bool near(double a, double b, double tolerance = 1e-7) {
 
 }  // namespace
 
-TEST_CASE("a matrix of ones and zeros shifts the scores as a bias, and is refused as a mask") {
+TEST_CASE("a matrix of ones and zeros shifts the scores as a bias, and is refused as a mask",
+          "[mask][bias][errors]") {
   Matrix<double> ones_and_zeros(1, 2);
   ones_and_zeros << 1, 0;
   AttentionOptions options;
@@ -45,7 +46,7 @@ TEST_CASE("a matrix of ones and zeros shifts the scores as a bias, and is refuse
   CHECK(masked(0, 1) == 0);
 }
 
-TEST_CASE("a causal mask stays when a bias is given as well") {
+TEST_CASE("a causal mask stays when a bias is given as well", "[mask][bias]") {
   Matrix<double> added = Matrix<double>::Zero(3, 3);
   added(1, 1) = std::log(3.0);
   added(2, 0) = -kInf<double>;
@@ -65,7 +66,7 @@ TEST_CASE("a causal mask stays when a bias is given as well") {
   CHECK(near(left(1, 0), 7));
 }
 
-TEST_CASE("padded keys are hidden from every query, and padded queries still get their rows") {
+TEST_CASE("padded keys are hidden from every query, and padded queries still get their rows", "[mask]") {
   Matrix<double> padding = Matrix<double>::Zero(4, 4);
   padding.rightCols(2).setConstant(-kInf<double>);
   AttentionOptions options;
@@ -79,7 +80,7 @@ TEST_CASE("padded keys are hidden from every query, and padded queries still get
   for (Index i = 1; i < 4; ++i) CHECK(near(causal_out(i, 0), 1.5));
 }
 
-TEST_CASE("keep_where keeps what is true, drop_where drops it, and neither takes numbers") {
+TEST_CASE("keep_where keeps what is true, drop_where drops it, and neither takes numbers", "[mask]") {
   Matrix<bool> first(1, 3);
   first << true, false, false;
   const Eigen::Vector3d values(1, 2, 3);
@@ -100,7 +101,7 @@ TEST_CASE("keep_where keeps what is true, drop_where drops it, and neither takes
   CHECK(nothing.logsumexp(0, 0) == -kInf<double>);
 }
 
-TEST_CASE("a bias nudges and a matrix of bool decides, also side by side") {
+TEST_CASE("a bias nudges and a matrix of bool decides, also side by side", "[mask][bias]") {
   Matrix<double> nudge(1, 2);
   nudge << 1, 0;
   Matrix<bool> flags(1, 2);
@@ -112,8 +113,8 @@ TEST_CASE("a bias nudges and a matrix of bool decides, also side by side") {
   CHECK(kept(0, 1) == 0);
 }
 
-TEST_CASE(
-    "lengths of keys pad each sequence of a batch, with a causal mask and without, and garbage is not read") {
+TEST_CASE("lengths of keys pad each sequence of a batch, causal or not, and garbage is not read",
+          "[mask][nan]") {
   Eigen::VectorXd values(8);
   values << 1, 2, 3, 4, 1, 2, 3, 4;
   AttentionOptions options;
@@ -135,7 +136,7 @@ TEST_CASE(
   CHECK(same_bits(out, mean_of_values(values, 8, by_matrix).out));
 }
 
-TEST_CASE("causal stays whatever else is in the mask, and every part of a mask is applied") {
+TEST_CASE("causal stays whatever else is in the mask, and every part of a mask is applied", "[mask]") {
   Matrix<double> added = Matrix<double>::Zero(3, 3);
   added(1, 1) = std::log(3.0);
   added(2, 0) = -kInf<double>;
@@ -170,7 +171,7 @@ TEST_CASE("causal stays whatever else is in the mask, and every part of a mask i
   CHECK(narrow(2, 0) == 0);
 }
 
-TEST_CASE("where the queries of a short chunk stand is what the mask says") {
+TEST_CASE("where the queries of a short chunk stand is what the mask says", "[mask]") {
   const Eigen::Vector4d values(1, 2, 3, 4);
   const auto out_of = [&](Index queries, const Mask& mask) {
     AttentionOptions options;
@@ -193,8 +194,8 @@ TEST_CASE("where the queries of a short chunk stand is what the mask says") {
   CHECK(contains(message_of<ShapeError>([&] { (void)out_of(2, alibi({0.5})); }), "2 queries and 4 keys"));
 }
 
-TEST_CASE(
-    "every split of a prompt against a cache gives the full pass, and what came later changes nothing") {
+TEST_CASE("every split of a prompt against a cache gives the full pass, and what came later changes nothing",
+          "[attention][cache]") {
   const Index tokens = 12;
   const Matrix<double> query = random_matrix<double>(tokens, 8, 41);
   Matrix<double> key = random_matrix<double>(tokens, 8, 42);
@@ -221,7 +222,7 @@ TEST_CASE(
   CHECK_FALSE(same_bits(full.row(3), changed.row(3)));
 }
 
-TEST_CASE("garbage behind a mask of any kind never reaches the output") {
+TEST_CASE("garbage behind a mask of any kind never reaches the output", "[mask][nan]") {
   Matrix<double> query(3, 2);
   query << 1, 0, 0, 1, 1, 1;
   Matrix<double> key = query;
@@ -254,8 +255,8 @@ TEST_CASE("garbage behind a mask of any kind never reaches the output") {
   }
 }
 
-TEST_CASE(
-    "heads that share keys read them block by block, with a bias, a slope and a sink for each query head") {
+TEST_CASE("heads that share keys read them in blocks, with a bias, slope and sink for each query head",
+          "[mask][bias][sinks][heads]") {
   // Keys are zero, so each head's weights are those of its own bias.
   const Matrix<double> query = random_matrix<double>(1, 4, 2);
   const Matrix<double> key = Matrix<double>::Zero(2, 2);
@@ -287,7 +288,7 @@ TEST_CASE(
                  "num_heads is 5, not a multiple of num_kv_heads, which is 2"));
 }
 
-TEST_CASE("query head h reads key/value head h / group") {
+TEST_CASE("query head h reads key/value head h / group", "[attention][heads]") {
   for (const auto& [heads, kv_heads] : {std::pair<Index, Index>{4, 2}, {6, 3}, {8, 2}, {4, 4}, {4, 1}}) {
     const Matrix<double> query = random_matrix<double>(2, heads, 2);
     const Matrix<double> key = Matrix<double>::Zero(3, kv_heads);
@@ -302,7 +303,7 @@ TEST_CASE("query head h reads key/value head h / group") {
   }
 }
 
-TEST_CASE("scores are divided by the root of the head size, not of the model's") {
+TEST_CASE("scores are divided by the root of the head size, not of the model's", "[attention][heads]") {
   Matrix<double> query = Matrix<double>::Zero(1, 8);
   query(0, 0) = 2;
   Matrix<double> key = Matrix<double>::Zero(2, 8);
@@ -314,7 +315,8 @@ TEST_CASE("scores are divided by the root of the head size, not of the model's")
   CHECK(near(result.weights.head(0)(0, 0), 0.7310586));
 }
 
-TEST_CASE("weights are per head, sum to one, are zero where masked, and give the head's output") {
+TEST_CASE("weights are per head, sum to one, are zero where masked, and give the head's output",
+          "[mask][heads][weights]") {
   Random random(3);
   const MultiHeadAttention<double> layer(12, 3, random);
   const Matrix<double> x = random_matrix<double>(20, 12, 4);
@@ -338,7 +340,7 @@ TEST_CASE("weights are per head, sum to one, are zero where masked, and give the
   CHECK(contains(message_of<RangeError>([&] { (void)result.weights.head(0, 1); }), "1 sequences"));
 }
 
-TEST_CASE("the softmax runs along the keys") {
+TEST_CASE("the softmax runs along the keys", "[attention]") {
   Matrix<double> query(2, 1);
   query << 1, 0;
   Matrix<double> key(3, 1);
@@ -373,7 +375,7 @@ TEST_CASE("the softmax runs along the keys") {
   CHECK((permuted.weights.stacked * swap - weights).cwiseAbs().maxCoeff() < 1e-15);
 }
 
-TEST_CASE("heads are cut and joined as column blocks") {
+TEST_CASE("heads are cut and joined as column blocks", "[attention][heads]") {
   Matrix<double> x(2, 4);
   x << 1, 2, 3, 4, 5, 6, 7, 8;
   const Matrix<double> zero = Matrix<double>::Zero(4, 4);
@@ -399,7 +401,8 @@ TEST_CASE("heads are cut and joined as column blocks") {
   CHECK((both - halves).cwiseAbs().maxCoeff() < 1e-14);
 }
 
-TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") {
+TEST_CASE("a layer refuses weights and inputs that do not fit, and says which",
+          "[attention][errors][weights]") {
   Random random(8);
   MultiHeadAttention<float> layer(8, 2, random);
   const Matrix<float> x = random_matrix<float>(4, 8, 9);
@@ -420,7 +423,7 @@ TEST_CASE("a layer refuses weights and inputs that do not fit, and says which") 
   CHECK(contains(message_of<ShapeError>([&] { (void)layer.forward(x); }), "w_v is 8 x 8, w_o is 7 x 8"));
 }
 
-TEST_CASE("a layer's input is left as it was, and a sequence of length zero is one") {
+TEST_CASE("a layer's input is left as it was, and a sequence of length zero is one", "[attention]") {
   Random random(9);
   const MultiHeadAttention<float> layer(8, 2, random);
   const Matrix<float> x = random_matrix<float>(4, 8, 9);
@@ -435,7 +438,7 @@ TEST_CASE("a layer's input is left as it was, and a sequence of length zero is o
   CHECK(layer.forward(Matrix<float>(0, 8), options).rows() == 0);
 }
 
-TEST_CASE("the causal probe passes a causal layer and finds the leak of one that is not") {
+TEST_CASE("the causal probe passes a causal layer and finds the leak of one that is not", "[mask][verify]") {
   Random random(10);
   const MultiHeadAttention<double> layer(16, 2, random);
   const Matrix<double> x = random_matrix<double>(9, 16, 11);
@@ -481,7 +484,7 @@ TEST_CASE("the causal probe passes a causal layer and finds the leak of one that
                "tolerance"));
 }
 
-TEST_CASE("the row-sum probe says which row is no distribution") {
+TEST_CASE("the row-sum probe says which row is no distribution", "[attention][verify]") {
   Matrix<double> weights(4, 2);
   weights << 0.5, 0.5, 0, 0, 1, 0, 0.25, 0.75;
   const RowSumReport good = rows_sum_to_one(weights);

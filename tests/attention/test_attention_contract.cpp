@@ -43,8 +43,8 @@ Inputs<Scalar> three_keys() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no other row", "", float, double,
-                   long double) {
+TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no other row", "[edges]", float,
+                   double, long double) {
   const auto in = three_keys<TestType>();
   const TestType hide = -kInf<TestType>;
   const Matrix<TestType> hidden = [&] {
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("a row that sees no key is zero everywhere, and changes no ot
   CHECK(std::isfinite(result.logsumexp(0, 0)));
 }
 
-TEMPLATE_TEST_CASE("a causal row before the first key is zero", "", float, double) {
+TEMPLATE_TEST_CASE("a causal row before the first key is zero", "[edges][mask]", float, double) {
   for (const AttentionShape& s :
        {AttentionShape{1, 1, 1, 5, 3, 4, 4}, AttentionShape{1, 2, 1, 200, 140, 16, 8}}) {
     const auto in = random_inputs<TestType>(s, 3);
@@ -82,7 +82,7 @@ TEMPLATE_TEST_CASE("a causal row before the first key is zero", "", float, doubl
 }
 
 TEMPLATE_TEST_CASE("NaN, Inf or any garbage in a key or value that no row may see never reaches an output",
-                   "", float, double) {
+                   "[edges][nan]", float, double) {
   const auto clean = [] {
     auto in = three_keys<TestType>();
     in.key.row(1).setZero();
@@ -103,8 +103,8 @@ TEMPLATE_TEST_CASE("NaN, Inf or any garbage in a key or value that no row may se
   CHECK(same_bits(out, scaled_dot_product_attention(clean.query, clean.key, clean.value, options)));
 }
 
-TEMPLATE_TEST_CASE("poison behind a bias of -inf changes no bit, wherever it lies in the tiles", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("poison behind a bias of -inf changes no bit, wherever it lies in the tiles",
+                   "[edges][bias][bits][nan]", float, double) {
   const AttentionShape s{1, 2, 1, 30, 290, 9, 21};
   const auto clean = random_inputs<TestType>(s, 4);
   Matrix<TestType> hidden = random_matrix<TestType>(s.query_len, s.kv_len, 5);
@@ -127,7 +127,7 @@ TEMPLATE_TEST_CASE("poison behind a bias of -inf changes no bit, wherever it lie
   }
 }
 
-TEMPLATE_TEST_CASE("NaN in a query reaches its own row and no other", "", float, double) {
+TEMPLATE_TEST_CASE("NaN in a query reaches its own row and no other", "[edges][nan]", float, double) {
   const AttentionShape s{1, 1, 1, 50, 140, 8, 12};
   const auto clean = random_inputs<TestType>(s, 6);
   const auto expected = scaled_dot_product_attention(clean.query, clean.key, clean.value);
@@ -139,7 +139,8 @@ TEMPLATE_TEST_CASE("NaN in a query reaches its own row and no other", "", float,
   CHECK(same_bits(expected.bottomRows(32), out.bottomRows(32)));
 }
 
-TEMPLATE_TEST_CASE("NaN in a visible key or value reaches exactly the rows that see it", "", float, double) {
+TEMPLATE_TEST_CASE("NaN in a visible key or value reaches exactly the rows that see it", "[edges][nan]",
+                   float, double) {
   const AttentionShape s{1, 1, 1, 290, 290, 8, 12};
   const auto clean = random_inputs<TestType>(s, 7);
   AttentionOptions options;
@@ -162,7 +163,8 @@ TEMPLATE_TEST_CASE("NaN in a visible key or value reaches exactly the rows that 
   }
 }
 
-TEMPLATE_TEST_CASE("lengths and batches of zero give empty or zero results", "", float, double, long double) {
+TEMPLATE_TEST_CASE("lengths and batches of zero give empty or zero results", "[edges]", float, double,
+                   long double) {
   for (const auto& [batch, query_len, kv_len] :
        {std::array<Index, 3>{1, 0, 4}, {1, 3, 0}, {1, 0, 0}, {0, 0, 0}, {2, 0, 3}, {2, 3, 0}}) {
     const AttentionShape s{batch, 2, 1, query_len, kv_len, 4, 6};
@@ -177,7 +179,7 @@ TEMPLATE_TEST_CASE("lengths and batches of zero give empty or zero results", "",
   }
 }
 
-TEST_CASE("causal with unequal lengths wants to be told where the queries stand") {
+TEST_CASE("causal with unequal lengths wants to be told where the queries stand", "[edges][mask][ragged]") {
   const AttentionShape s{1, 1, 1, 2, 4, 3, 1};
   auto in = random_inputs<double>(s, 9);
   in.key.setZero();
@@ -198,7 +200,8 @@ TEST_CASE("causal with unequal lengths wants to be told where the queries stand"
   CHECK(run(causal() & query_offset(std::numeric_limits<Index>::min())).isZero(0));
 }
 
-TEST_CASE("a shape that does not fit is an exception that names the argument and the sizes") {
+TEST_CASE("a shape that does not fit is an exception that names the argument and the sizes",
+          "[edges][errors]") {
   const auto in = [](Index query_rows, Index query_cols, Index key_rows, Index key_cols, Index value_rows,
                      Index value_cols) {
     return Inputs<float>{Matrix<float>::Zero(query_rows, query_cols), Matrix<float>::Zero(key_rows, key_cols),
@@ -233,7 +236,7 @@ TEST_CASE("a shape that does not fit is an exception that names the argument and
         "bias is 5 x 5, 5 queries and 6 keys need 5 x 6, or 1 x 6 for all queries alike");
 }
 
-TEST_CASE("nothing is written when an argument is wrong") {
+TEST_CASE("nothing is written when an argument is wrong", "[edges]") {
   const AttentionShape s{1, 1, 1, 4, 4, 3, 3};
   const auto in = random_inputs<float>(s, 10);
   const Matrix<float> before = random_matrix<float>(4, 5, 11);
@@ -243,7 +246,7 @@ TEST_CASE("nothing is written when an argument is wrong") {
   CHECK(same_bits(before, out));
 }
 
-TEST_CASE("an option with a senseless value is an exception that says so") {
+TEST_CASE("an option with a senseless value is an exception that says so", "[edges][errors]") {
   const auto in = three_keys<double>();
   const auto run = [&](const AttentionOptions& options) {
     scaled_dot_product_attention(in.query, in.key, in.value, options);
@@ -259,8 +262,8 @@ TEST_CASE("an option with a senseless value is an exception that says so") {
   CHECK(contains(message_of<ArgumentError>([&] { run(options); }), "bias has another scalar type"));
 }
 
-TEMPLATE_TEST_CASE("zeros come out as +0 and NaN as the one quiet NaN, whatever sign and payload went in", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("zeros come out as +0 and NaN as the one quiet NaN, whatever sign and payload went in",
+                   "[edges][nan]", float, double) {
   const AttentionShape s{1, 1, 1, 20, 150, 8, 21};
   auto in = random_inputs<TestType>(s, 14);
   in.value.setConstant(TestType(-0.0));
@@ -284,7 +287,7 @@ TEMPLATE_TEST_CASE("zeros come out as +0 and NaN as the one quiet NaN, whatever 
   }
 }
 
-TEST_CASE("weights and logsumexp are checked like out") {
+TEST_CASE("weights and logsumexp are checked like out", "[edges][weights][logsumexp]") {
   const AttentionShape s{2, 3, 3, 4, 5, 6, 7};
   const auto in = random_inputs<double>(s, 15);
   Matrix<double> out(8, 21);
@@ -332,7 +335,7 @@ TEST_CASE("weights and logsumexp are checked like out") {
                  "weights (24 x 5) overlaps logsumexp"));
 }
 
-TEST_CASE("out may not overlap an input, but may stand beside it in one matrix") {
+TEST_CASE("out may not overlap an input, but may stand beside it in one matrix", "[edges][overlap]") {
   const AttentionShape s{1, 1, 1, 6, 6, 4, 4};
   const auto in = random_inputs<double>(s, 12);
   Matrix<double> all(6, 16);
@@ -353,7 +356,7 @@ TEST_CASE("out may not overlap an input, but may stand beside it in one matrix")
   }
 }
 
-TEST_CASE("overlap is exact for blocks of one matrix and careful for others") {
+TEST_CASE("overlap is exact for blocks of one matrix and careful for others", "[edges][overlap]") {
   Matrix<float> m = Matrix<float>::Zero(8, 10);
   const auto part = [&](Index row, Index col, Index rows, Index cols) {
     return mutable_view(m).block(row, col, rows, cols);
@@ -370,7 +373,7 @@ TEST_CASE("overlap is exact for blocks of one matrix and careful for others") {
   CHECK(overlap(transposed, part(0, 0, 1, 1)));
 }
 
-TEST_CASE("masks compose, print themselves and refuse to contradict themselves") {
+TEST_CASE("masks compose, print themselves and refuse to contradict themselves", "[edges][mask][errors]") {
   const Matrix<double> matrix_4 = Matrix<double>::Zero(4, 4);
   CHECK(Mask().to_string() == "none");
   CHECK((causal() & bottom_right() & bias(matrix_4)).to_string() == "causal & bottom_right & bias(4 x 4)");
@@ -382,7 +385,7 @@ TEST_CASE("masks compose, print themselves and refuse to contradict themselves")
   CHECK(contains(message_of<ArgumentError>([&] { (void)(many & bias(matrix_4)); }), "at most 8 matrices"));
 }
 
-TEST_CASE("a plan prints itself, and its workspace does not grow with the lengths") {
+TEST_CASE("a plan prints itself, and its workspace does not grow with the lengths", "[edges][plan]") {
   const AttentionPlan<float> small({1, 2, 2, 576, 576, 64, 64}, causal());
   const AttentionPlan<float> large({8, 12, 12, 5760, 5760, 64, 64}, causal());
   CHECK(contains(small.to_string(), "mask causal"));
@@ -393,7 +396,7 @@ TEST_CASE("a plan prints itself, and its workspace does not grow with the length
         3 * large.workspace_bytes());
 }
 
-TEST_CASE("a run writes no byte outside its workspace and its results") {
+TEST_CASE("a run writes no byte outside its workspace and its results", "[edges]") {
   for (const AttentionShape& s :
        {AttentionShape{2, 2, 1, 130, 130, 7, 5}, AttentionShape{1, 1, 1, 1, 3, 1, 1}}) {
     const auto in = random_inputs<float>(s, 13);
@@ -427,7 +430,7 @@ TEST_CASE("a run writes no byte outside its workspace and its results") {
   }
 }
 
-TEST_CASE("out may not overlap an input of one row, or a bias") {
+TEST_CASE("out may not overlap an input of one row, or a bias", "[edges][bias][overlap]") {
   // One decode step on column-major matrices: rows and columns both lie one element apart.
   Eigen::MatrixXd buffer = random_matrix<double>(1, 12, 16);
   const Eigen::MatrixXd key = random_matrix<double>(5, 8, 17);
@@ -453,7 +456,7 @@ TEST_CASE("out may not overlap an input of one row, or a bias") {
                  "out (8 x 8) overlaps bias (8 x 8)"));
 }
 
-TEST_CASE("a bias of no rows and columns is a bias, not the absence of one") {
+TEST_CASE("a bias of no rows and columns is a bias, not the absence of one", "[edges][bias]") {
   const Eigen::MatrixXd empty;
   const auto in = three_keys<double>();
   AttentionOptions options;
@@ -463,7 +466,7 @@ TEST_CASE("a bias of no rows and columns is a bias, not the absence of one") {
         "bias is 0 x 0, 3 queries and 3 keys need 3 x 3, or 1 x 3 for all queries alike");
 }
 
-TEST_CASE("absurd sizes are an exception, not an overflow") {
+TEST_CASE("absurd sizes are an exception, not an overflow", "[edges][errors]") {
   constexpr Index huge = std::numeric_limits<Index>::max();
   for (const AttentionShape& s :
        {AttentionShape{Index{1} << 62, 2, 2, 0, 0, 2, 2},
@@ -488,7 +491,7 @@ TEST_CASE("absurd sizes are an exception, not an overflow") {
       "scale"));
 }
 
-TEMPLATE_TEST_CASE("a hidden key weighs 0 even in a row that is NaN", "", float, double) {
+TEMPLATE_TEST_CASE("a hidden key weighs 0 even in a row that is NaN", "[edges][mask][nan]", float, double) {
   auto in = three_keys<TestType>();
   in.query(1, 0) = kNaN<TestType>;
   Matrix<TestType> hidden = Matrix<TestType>::Zero(3, 3);
@@ -502,7 +505,7 @@ TEMPLATE_TEST_CASE("a hidden key weighs 0 even in a row that is NaN", "", float,
   CHECK(weights(1, 2) == 0);
 }
 
-TEST_CASE("an executor may promise more threads than there is work") {
+TEST_CASE("an executor may promise more threads than there is work", "[edges][threads]") {
   class Eager final : public Executor {
    public:
     Eager() : Executor(Index{1} << 60) {}

@@ -16,7 +16,7 @@ constexpr Index kMaxWork = kSlowRun ? 100'000 : 500'000;
 
 }  // namespace
 
-TEST_CASE("the naive loops agree with differences of the loss") {
+TEST_CASE("the naive loops agree with differences of the loss", "[gradient]") {
   using T = long double;
   constexpr T step = 1e-6L;
   int checked = 0;
@@ -61,8 +61,8 @@ TEST_CASE("the naive loops agree with differences of the loss") {
   CHECK(checked > 500);
 }
 
-TEMPLATE_TEST_CASE("with any options, gradients are as exact as those of the naive loops", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("with any options, gradients are as exact as those of the naive loops", "[gradient]",
+                   float, double) {
   for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
@@ -71,7 +71,7 @@ TEMPLATE_TEST_CASE("with any options, gradients are as exact as those of the nai
 }
 
 TEMPLATE_TEST_CASE("with any options, gradients have the same bits on any threads, in any storage order",
-                   "[threads]", float, double) {
+                   "[gradient][threads][bits]", float, double) {
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(8)};
   for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
     const Problem p = Draw(seed).problem(10 * kMaxWork);
@@ -86,7 +86,8 @@ TEMPLATE_TEST_CASE("with any options, gradients have the same bits on any thread
   }
 }
 
-TEMPLATE_TEST_CASE("the gradient of a query depends on what its row sees alone", "", float, double) {
+TEMPLATE_TEST_CASE("the gradient of a query depends on what its row sees alone", "[gradient]", float,
+                   double) {
   for (std::uint64_t seed = 2000; seed < 2000 + kProblems / 2; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
@@ -103,8 +104,8 @@ TEMPLATE_TEST_CASE("the gradient of a query depends on what its row sees alone",
   }
 }
 
-TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see nothing have none", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see nothing have none", "[gradient]",
+                   float, double) {
   int hidden_keys = 0;
   int empty_rows = 0;
   for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
@@ -151,7 +152,7 @@ TEMPLATE_TEST_CASE("what nobody sees reaches no gradient, and rows that see noth
 }
 
 TEMPLATE_TEST_CASE("NaN reaches the gradients of the rows that see it, of what they see, and of nothing else",
-                   "", float, double) {
+                   "[gradient][nan]", float, double) {
   for (const Index n : {5, 130, 300}) {
     Problem p;
     p.seed = static_cast<std::uint64_t>(n);
@@ -183,7 +184,8 @@ TEMPLATE_TEST_CASE("NaN reaches the gradients of the rows that see it, of what t
   }
 }
 
-TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it", "", float, double) {
+TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it", "[gradient][memory]", float,
+                   double) {
   for (std::uint64_t seed = 4000; seed < 4000 + kProblems / 2; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
@@ -205,7 +207,8 @@ TEMPLATE_TEST_CASE("scratch memory may hold anything, and a run stays within it"
   }
 }
 
-TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stride", "", float, double) {
+TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stride", "[gradient]", float,
+                   double) {
   for (std::uint64_t seed = 5000; seed < 5000 + kProblems / 4; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
@@ -230,7 +233,8 @@ TEMPLATE_TEST_CASE("gradients may go into matrices of any storage order and stri
   }
 }
 
-TEST_CASE("a plan has no more threads than work, and refuses sizes that no memory holds") {
+TEST_CASE("a plan has no more threads than work, and refuses sizes that no memory holds",
+          "[gradient][threads][errors][plan][memory]") {
   const AttentionBackwardPlan<float> one({1, 1, 1, 1, 1, 8, 8});
   const AttentionBackwardPlan<float> many({1, 1, 1, 1, 1, 8, 8}, {}, {}, 64);
   CHECK(many.workspace_bytes() == one.workspace_bytes());
@@ -241,7 +245,7 @@ TEST_CASE("a plan has no more threads than work, and refuses sizes that no memor
                  "query_len * head_dim"));
 }
 
-TEST_CASE("one gradient asked for alone has the bits that it has among all") {
+TEST_CASE("one gradient asked for alone has the bits that it has among all", "[gradient][bits]") {
   const Problem p = Draw(4).problem(kMaxWork);
   const Loss<float> loss(p);
   const auto grads = loss.backward();
@@ -252,7 +256,7 @@ TEST_CASE("one gradient asked for alone has the bits that it has among all") {
   CHECK(same_bits(value, grads.value));
 }
 
-TEST_CASE("sizes that do not fit are named before anything is written") {
+TEST_CASE("sizes that do not fit are named before anything is written", "[gradient][errors]") {
   Problem p;
   p.shape = {1, 2, 2, 5, 7, 8, 4, {}, {}};
   p.in = random_inputs<float>(p.shape, 1);

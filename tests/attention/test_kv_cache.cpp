@@ -61,8 +61,8 @@ Matrix<float> rounded(const Matrix<float>& x, KvStorage storage) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a prompt, chunks and single tokens against a cache have the bits of one causal pass", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a prompt, chunks and single tokens against a cache have the bits of one causal pass",
+                   "[cache][mask][bits]", float, double) {
   for (const AttentionShape& s :
        {kShape, AttentionShape{1, 1, 1, 270, 270, 64, 64}, AttentionShape{1, 7, 1, 140, 140, 1, 1},
         AttentionShape{1, 1, 1, 1, 1, 3, 5}}) {
@@ -85,8 +85,8 @@ TEMPLATE_TEST_CASE("a prompt, chunks and single tokens against a cache have the 
   }
 }
 
-TEMPLATE_TEST_CASE("keys that are turned as they are appended give the bits of a full pass with rotary", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("keys that are turned as they are appended give the bits of a full pass with rotary",
+                   "[cache][rotary][bits]", float, double) {
   const auto in = random_inputs<TestType>(kShape, 2);
   for (const RotaryLayout layout : {RotaryLayout::half_split, RotaryLayout::interleaved}) {
     AttentionOptions options = heads_of(kShape);
@@ -104,7 +104,8 @@ TEMPLATE_TEST_CASE("keys that are turned as they are appended give the bits of a
   }
 }
 
-TEST_CASE("a cache in 16 bits gives the bits of a full pass over the rounded keys and values") {
+TEST_CASE("a cache in 16 bits gives the bits of a full pass over the rounded keys and values",
+          "[cache][bits]") {
   for (const KvStorage storage : {KvStorage::bfloat16, KvStorage::float16}) {
     for (const AttentionShape& s :
          {kShape, AttentionShape{1, 2, 2, 270, 270, 64, 64}, AttentionShape{1, 8, 1, 40, 40, 3, 40},
@@ -124,7 +125,8 @@ TEST_CASE("a cache in 16 bits gives the bits of a full pass over the rounded key
   }
 }
 
-TEST_CASE("16 bits hold what Eigen's conversions hold, from subnormal numbers to infinity and NaN") {
+TEST_CASE("16 bits hold what Eigen's conversions hold, from subnormal numbers to infinity and NaN",
+          "[cache][nan]") {
   // One key of zero sees one value: out is the value.
   const auto through = [](const Matrix<float>& value, KvStorage storage) {
     KvCache<float> cache({1, 1, 1, value.cols(), 1, storage, false});
@@ -154,8 +156,8 @@ TEST_CASE("16 bits hold what Eigen's conversions hold, from subnormal numbers to
   }
 }
 
-TEMPLATE_TEST_CASE("sequences of unequal lengths in a cache have the bits that each has alone", "[threads]",
-                   float, double) {
+TEMPLATE_TEST_CASE("sequences of unequal lengths in a cache have the bits that each has alone",
+                   "[cache][threads][ragged][bits]", float, double) {
   AttentionShape s = kShape;
   s.batch_size = 3;
   const std::vector<Index> lengths = {7, 0, 290};
@@ -209,7 +211,8 @@ TEMPLATE_TEST_CASE("sequences of unequal lengths in a cache have the bits that e
   CHECK(same_bits(of_some.bottomRows(2), together.middleRows(7, 2)));
 }
 
-TEMPLATE_TEST_CASE("truncated and cleared tokens leave no trace, whatever they held", "", float, double) {
+TEMPLATE_TEST_CASE("truncated and cleared tokens leave no trace, whatever they held", "[cache]", float,
+                   double) {
   const auto in = random_inputs<TestType>(kShape, 6);
   auto garbage = in;
   garbage.key.setConstant(kNaN<TestType>);
@@ -237,7 +240,7 @@ TEMPLATE_TEST_CASE("truncated and cleared tokens leave no trace, whatever they h
   CHECK(fresh.kv_len() == 300);
 }
 
-TEMPLATE_TEST_CASE("a fork has the same tokens and then goes its own way", "", float, double) {
+TEMPLATE_TEST_CASE("a fork has the same tokens and then goes its own way", "[cache]", float, double) {
   const auto in = random_inputs<TestType>(kShape, 7);
   const auto other = random_inputs<TestType>(kShape, 8);
   const AttentionOptions options = heads_of(kShape);
@@ -261,8 +264,8 @@ TEMPLATE_TEST_CASE("a fork has the same tokens and then goes its own way", "", f
   CHECK(same_bits(of_trunk, scaled_dot_product_attention(in.query.bottomRows(40), moved, options)));
 }
 
-TEMPLATE_TEST_CASE("a copied sequence is the other one, and the rest of the batch is as it was", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("a copied sequence is the other one, and the rest of the batch is as it was", "[cache]",
+                   float, double) {
   AttentionShape s = kShape;
   s.batch_size = 3;
   const auto in = random_inputs<TestType>(s, 9);
@@ -287,7 +290,8 @@ TEMPLATE_TEST_CASE("a copied sequence is the other one, and the rest of the batc
   CHECK(contains(message_of<RangeError>([&] { cache.copy_sequence(-1, 0); }), "sequence -1 is wanted"));
 }
 
-TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass", "", float, double) {
+TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass", "[cache][bits]", float,
+                   double) {
   const AttentionShape s{1, 4, 2, 1400, 1400, 8, 9};
   auto in = random_inputs<TestType>(s, 11);
   // What the ring has let go of reaches nobody.
@@ -322,7 +326,8 @@ TEMPLATE_TEST_CASE("a ring with a window has the bits of the full windowed pass"
   }
 }
 
-TEMPLATE_TEST_CASE("a ring refuses queries that would see what it has let go of", "", float, double) {
+TEMPLATE_TEST_CASE("a ring refuses queries that would see what it has let go of", "[cache][ragged][errors]",
+                   float, double) {
   const Matrix<TestType> tokens = random_matrix<TestType>(50, 4, 12);
   KvCache<TestType> cache({1, 1, 4, 4, 10, KvStorage::same, true});
   cache.append(tokens.topRows(10), tokens.topRows(10));
@@ -363,7 +368,7 @@ TEMPLATE_TEST_CASE("a ring refuses queries that would see what it has let go of"
                  "capacity is 0"));
 }
 
-TEMPLATE_TEST_CASE("a ring can be truncated as far as its tokens are there, and no further", "", float,
+TEMPLATE_TEST_CASE("a ring can be truncated as far as its tokens are there, and no further", "[cache]", float,
                    double) {
   const AttentionShape s{1, 1, 1, 1400, 1400, 4, 4};
   const auto in = random_inputs<TestType>(s, 13);
@@ -397,7 +402,7 @@ TEMPLATE_TEST_CASE("a ring can be truncated as far as its tokens are there, and 
   }
 }
 
-TEMPLATE_TEST_CASE("a token too many is a ShapeError before anything is written", "", float, double) {
+TEMPLATE_TEST_CASE("a token too many is a ShapeError before anything is written", "[cache]", float, double) {
   AttentionShape s = kShape;
   s.batch_size = 2;
   const auto in = random_inputs<TestType>(s, 14);
@@ -415,8 +420,8 @@ TEMPLATE_TEST_CASE("a token too many is a ShapeError before anything is written"
   CHECK(cache.lengths() == std::vector<Index>{1, 300});
 }
 
-TEMPLATE_TEST_CASE("NaN in a value or key of the cache reaches exactly the rows that see it", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("NaN in a value or key of the cache reaches exactly the rows that see it", "[cache][nan]",
+                   float, double) {
   const auto clean_in = random_inputs<TestType>(kShape, 15);
   const AttentionOptions options = heads_of(kShape);
   KvCache<TestType> clean_cache(cache_shape(kShape));
@@ -441,7 +446,8 @@ TEMPLATE_TEST_CASE("NaN in a value or key of the cache reaches exactly the rows 
   }
 }
 
-TEST_CASE("a value that overflows in 16 bits is infinite for the rows that see it, and for no others") {
+TEST_CASE("a value that overflows in 16 bits is infinite for the rows that see it, and for no others",
+          "[cache][nan]") {
   const AttentionShape s{1, 1, 1, 40, 40, 4, 16};
   for (const KvStorage storage : {KvStorage::bfloat16, KvStorage::float16}) {
     auto in = random_inputs<float>(s, 16);
@@ -458,7 +464,7 @@ TEST_CASE("a value that overflows in 16 bits is infinite for the rows that see i
   }
 }
 
-TEMPLATE_TEST_CASE("tokens may come in any storage order and stride", "", float, double) {
+TEMPLATE_TEST_CASE("tokens may come in any storage order and stride", "[cache]", float, double) {
   const auto in = random_inputs<TestType>(kShape, 17);
   const AttentionOptions options = heads_of(kShape);
   KvCache<TestType> cache(cache_shape(kShape));
@@ -478,7 +484,7 @@ TEMPLATE_TEST_CASE("tokens may come in any storage order and stride", "", float,
   }
 }
 
-TEMPLATE_TEST_CASE("empty caches, sequences, appends and queries are valid", "", float, double) {
+TEMPLATE_TEST_CASE("empty caches, sequences, appends and queries are valid", "[cache]", float, double) {
   const Matrix<TestType> none(0, 4);
   for (const Index capacity : {Index{0}, Index{1}}) {
     KvCache<TestType> cache({2, 1, 4, 3, capacity, KvStorage::same, false});
@@ -502,7 +508,8 @@ TEMPLATE_TEST_CASE("empty caches, sequences, appends and queries are valid", "",
             .maxCoeff() <= std::numeric_limits<TestType>::epsilon());
 }
 
-TEST_CASE("what does not fit a cache is an error that names the sizes, before anything is written") {
+TEST_CASE("what does not fit a cache is an error that names the sizes, before anything is written",
+          "[cache][rotary][ragged][errors]") {
   KvCache<float> cache({2, 3, 8, 5, 10, KvStorage::same, false});
   const auto refused = [&](Index key_rows, Index key_cols, Index value_rows, Index value_cols) {
     const Matrix<float> key = Matrix<float>::Zero(key_rows, key_cols);
@@ -561,9 +568,8 @@ TEST_CASE("what does not fit a cache is an error that names the sizes, before an
                  "a cache of double stores double"));
 }
 
-TEMPLATE_TEST_CASE(
-    "a sequence takes turned keys as long as it has positions itself, however long the others are", "", float,
-    double) {
+TEMPLATE_TEST_CASE("a sequence takes turned keys as long as it has positions, however long the others are",
+                   "[cache][rotary]", float, double) {
   const Rotary rotary(4, 10);
   const Matrix<TestType> tokens = random_matrix<TestType>(10, 4, 22);
   KvCache<TestType> cache({2, 1, 4, 4, 20, KvStorage::same, false});

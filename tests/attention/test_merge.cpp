@@ -29,7 +29,8 @@ double distance(const Matrix<T>& a, const Matrix<T>& b) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("parts over ranges of keys merge into the result over all keys", "", float, double) {
+TEMPLATE_TEST_CASE("parts over ranges of keys merge into the result over all keys", "[merge]", float,
+                   double) {
   const auto eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
   const auto in = random_inputs<TestType>(kShape, 1, 2.0);
   for (const Mask& mask : {Mask(), causal(), window(40, 5), causal() & alibi(alibi_slopes(4))}) {
@@ -51,7 +52,8 @@ TEMPLATE_TEST_CASE("parts over ranges of keys merge into the result over all key
   }
 }
 
-TEMPLATE_TEST_CASE("a part that saw nothing changes no bit, from either side", "", float, double) {
+TEMPLATE_TEST_CASE("a part that saw nothing changes no bit, from either side", "[merge][bits]", float,
+                   double) {
   const auto in = random_inputs<TestType>(kShape, 2);
   const AttentionOptions options = options_for(kShape, causal());
   // Query 0 stands at key -10: some rows of the first part are empty, and so is all of the second one.
@@ -81,7 +83,8 @@ TEMPLATE_TEST_CASE("a part that saw nothing changes no bit, from either side", "
   }
 }
 
-TEMPLATE_TEST_CASE("merging commutes to the bit, and associates within rounding", "", float, double) {
+TEMPLATE_TEST_CASE("merging commutes to the bit, and associates within rounding", "[merge][bits]", float,
+                   double) {
   const auto eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
   const auto in = random_inputs<TestType>(kShape, 3, 3.0);
   const AttentionOptions options = options_for(kShape);
@@ -105,7 +108,7 @@ TEMPLATE_TEST_CASE("merging commutes to the bit, and associates within rounding"
   CHECK(distance(left.logsumexp, right.logsumexp) <= 64 * eps);
 }
 
-TEMPLATE_TEST_CASE("a sink in one of the parts is the sink of the whole", "", float, double) {
+TEMPLATE_TEST_CASE("a sink in one of the parts is the sink of the whole", "[merge][sinks]", float, double) {
   const auto eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
   const auto in = random_inputs<TestType>(kShape, 4);
   AttentionOptions plain = options_for(kShape, causal());
@@ -127,7 +130,7 @@ TEMPLATE_TEST_CASE("a sink in one of the parts is the sink of the whole", "", fl
   CHECK(distance(merged.logsumexp, full.logsumexp) <= 64 * eps);
 }
 
-TEMPLATE_TEST_CASE("scores of any finite size merge, and NaN shows", "", float, double) {
+TEMPLATE_TEST_CASE("scores of any finite size merge, and NaN shows", "[merge][nan]", float, double) {
   Matrix<TestType> out(3, 1);
   Matrix<TestType> logsumexp(3, 1);
   Matrix<TestType> other(3, 1);
@@ -146,7 +149,8 @@ TEMPLATE_TEST_CASE("scores of any finite size merge, and NaN shows", "", float, 
   CHECK(std::isnan(logsumexp(2, 0)));
 }
 
-TEST_CASE("parts of unlike sizes are an error that names them, and empty ones are merged") {
+TEST_CASE("parts of unlike sizes are an error that names them, and empty ones are merged",
+          "[merge][errors]") {
   Matrix<double> out = Matrix<double>::Ones(3, 4);
   Matrix<double> logsumexp = Matrix<double>::Zero(3, 2);
   const auto refused = [&](Index rows, Index cols, Index lse_rows, Index heads) {

@@ -81,8 +81,8 @@ struct Collector {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("out has the same bits with observers and without, on any threads", "[threads]", float,
-                   double) {
+TEMPLATE_TEST_CASE("out has the same bits with observers and without, on any threads",
+                   "[observers][threads][bits]", float, double) {
   ThreadPool pool(3);
   for (Watched<TestType>& w : watched<TestType>()) {
     const Matrix<TestType> out = scaled_dot_product_attention(w.in.query, w.in.key, w.in.value, w.options);
@@ -100,9 +100,8 @@ TEMPLATE_TEST_CASE("out has the same bits with observers and without, on any thr
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "a callback gets each weight that is not zero exactly once, with the bits of the full matrix",
-    "[threads]", float, double) {
+TEMPLATE_TEST_CASE("a callback gets each weight that is not zero once, with the bits of the full matrix",
+                   "[observers][threads][bits]", float, double) {
   ThreadPool pool(4);
   for (Watched<TestType>& w : watched<TestType>()) {
     const Matrix<TestType> full = w.full().weights.stacked;
@@ -118,8 +117,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("an exception from a callback is thrown on, and the next run is a fresh one", "[threads]",
-                   float, double) {
+TEMPLATE_TEST_CASE("an exception from a callback is thrown on, and the next run is a fresh one",
+                   "[observers][threads][errors]", float, double) {
   ThreadPool pool(3);
   const AttentionShape s{2, 2, 2, 60, 60, 8, 8};
   const auto in = random_inputs<TestType>(s, 5);
@@ -156,8 +155,8 @@ TEMPLATE_TEST_CASE("an exception from a callback is thrown on, and the next run 
   }
 }
 
-TEMPLATE_TEST_CASE("top weights are the largest of each row, among equals the earlier key first", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("top weights are the largest of each row, among equals the earlier key first",
+                   "[observers][weights]", float, double) {
   for (const Watched<TestType>& w : watched<TestType>()) {
     const Matrix<TestType> full = w.full().weights.stacked;
     for (const Index k : {Index{0}, Index{1}, Index{4}, Index{50}}) {
@@ -182,9 +181,8 @@ TEMPLATE_TEST_CASE("top weights are the largest of each row, among equals the ea
   CHECK(contains(message_of<ArgumentError>([] { TopWeights<TestType> top(-1); }), "k is -1"));
 }
 
-TEMPLATE_TEST_CASE(
-    "top weights of ties are the first keys, also beyond a tile, and NaN comes before all numbers", "", float,
-    double) {
+TEMPLATE_TEST_CASE("top weights of ties are the first keys, also beyond a tile, and NaN comes first",
+                   "[observers][nan][weights]", float, double) {
   const AttentionShape s{1, 1, 1, 2, 300, 2, 1};
   auto in = random_inputs<TestType>(s, 6);
   in.query.row(0).setZero();  // all weights of row 0 are equal
@@ -207,7 +205,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("column sums have the same bits for any thread count, and are those of the full weights",
-                   "[threads]", float, double) {
+                   "[observers][threads][bits][weights]", float, double) {
   for (Watched<TestType>& w : watched<TestType>()) {
     ColumnSums<TestType> sums;
     w.observe({&sums});
@@ -238,7 +236,7 @@ TEMPLATE_TEST_CASE("column sums have the same bits for any thread count, and are
 }
 
 TEMPLATE_TEST_CASE("selected weights are rows of the full matrix, bit for bit, in the order asked for",
-                   "[threads]", float, double) {
+                   "[observers][threads][bits][weights]", float, double) {
   ThreadPool pool(3);
   const AttentionShape s{2, 4, 2, 310, 290, 8, 8};
   const auto in = random_inputs<TestType>(s, 7);
@@ -271,7 +269,7 @@ TEMPLATE_TEST_CASE("selected weights are rows of the full matrix, bit for bit, i
   CHECK(contains(refused({-1}, {0}), "head -1"));
 }
 
-TEST_CASE("observers watch the reference loops of other scalars as well") {
+TEST_CASE("observers watch the reference loops of other scalars as well", "[observers]") {
   const AttentionShape s{1, 2, 1, 5, 7, 4, 4};
   const auto in = random_inputs<double>(s, 8);
   const auto wide = in.cast<long double>();

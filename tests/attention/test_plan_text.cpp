@@ -56,7 +56,8 @@ AttentionPlan<float> plan_of(Index query_len, Index threads = 1, Index heads = 1
 
 }  // namespace
 
-TEST_CASE("the strongest instruction set of the processor is chosen, up to the cap, and the reason is told") {
+TEST_CASE("the strongest instruction set of the processor is chosen, up to the cap, and the reason is told",
+          "[plan]") {
   const auto check = [](const kernels::Choice& choice, const kernels::KernelTable& table,
                         const char* reason) {
     CHECK(choice.table == &table);
@@ -76,7 +77,8 @@ TEST_CASE("the strongest instruction set of the processor is chosen, up to the c
         "HEED_ISA is \"fairest\", known are weak, fair, strong");
 }
 
-TEST_CASE("a build without the weak instruction sets says so on a processor that has none of its own") {
+TEST_CASE("a build without the weak instruction sets says so on a processor that has none of its own",
+          "[plan]") {
   const auto choose_of = [](bool has_fair, bool has_strong, const char* cap) {
     const kernels::Candidate candidates[] = {{&fair, has_fair}, {&strong, has_strong}};
     return kernels::choose(candidates, cap);
@@ -90,7 +92,7 @@ TEST_CASE("a build without the weak instruction sets says so on a processor that
         "HEED_ISA is \"weak\", known are fair, strong");
 }
 
-TEST_CASE("a plan tells its instruction set and why") {
+TEST_CASE("a plan tells its instruction set and why", "[plan]") {
   const char* cap = std::getenv("HEED_ISA");
   const std::string line = line_of(plan_of(10).to_string(), "kernel");
   CAPTURE(line);
@@ -99,7 +101,7 @@ TEST_CASE("a plan tells its instruction set and why") {
   CHECK(contains(line, "HEED_ISA=") == (cap != nullptr && *cap != '\0'));
 }
 
-TEST_CASE("a plan tells its register tile, which fits the registers") {
+TEST_CASE("a plan tells its register tile, which fits the registers", "[plan]") {
   const std::string line = line_of(plan_of(10).to_string(), "register tile");
   CAPTURE(line);
   const std::string name = isa();
@@ -114,7 +116,7 @@ TEST_CASE("a plan tells its register tile, which fits the registers") {
   }
 }
 
-TEST_CASE("a plan tells the height of its blocks and why") {
+TEST_CASE("a plan tells the height of its blocks and why", "[plan]") {
   const auto blocks = [](const AttentionPlan<float>& plan) {
     return line_of(plan.to_string(), "query blocks");
   };
@@ -130,7 +132,7 @@ TEST_CASE("a plan tells the height of its blocks and why") {
       contains(blocks(plan_of(576, 4)), "lower than the 576 of one thread, so that more threads have work"));
 }
 
-TEST_CASE("a plan tells how many threads have work, and how many it was asked for") {
+TEST_CASE("a plan tells how many threads have work, and how many it was asked for", "[plan][threads]") {
   const auto threads = [](const AttentionPlan<float>& plan) { return line_of(plan.to_string(), "threads"); };
   CHECK(threads(plan_of(1000)) == "1, as asked for");
   CHECK(threads(plan_of(1000, 8)) == "8, as asked for");
@@ -138,7 +140,7 @@ TEST_CASE("a plan tells how many threads have work, and how many it was asked fo
   CHECK(threads(plan_of(0, 8)) == "1 of the 8 asked for: there is nothing to do");
 }
 
-TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it", "", float, double) {
+TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it", "[plan]", float, double) {
   for (const Index threads : {1, 3}) {
     for (const Index query_len : {0, 1, 7, 600}) {
       const AttentionPlan<TestType> plan({2, 3, 3, query_len, 77, 5, 9}, causal() & top_left(), {}, threads);
@@ -154,7 +156,7 @@ TEMPLATE_TEST_CASE("the parts of the workspace that a plan prints add up to it",
 
 // The page shows what an AVX-512 machine prints; on others the lines that do not depend on the machine are
 // compared.
-TEST_CASE("docs/threads.md shows the plan as it is printed") {
+TEST_CASE("docs/threads.md shows the plan as it is printed", "[plan][threads]") {
   const AttentionPlan<float> plan({1, 12, 12, 1024, 1024, 64, 64}, causal(), {}, 8);
   std::istringstream printed(plan.to_string());
   std::ifstream page(HEED_THREADS_PAGE);
@@ -172,7 +174,7 @@ TEST_CASE("docs/threads.md shows the plan as it is printed") {
   CHECK(compared >= 2);
 }
 
-TEST_CASE("a layer's plan prints its steps with the plan of the attention among them") {
+TEST_CASE("a layer's plan prints its steps with the plan of the attention among them", "[plan]") {
   const MultiHeadAttentionPlan<float> plan({2, 50, 24, 20, 3, 8, 4}, causal(), {}, 2);
   const std::string text = plan.to_string();
   CAPTURE(text);

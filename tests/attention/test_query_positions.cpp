@@ -187,9 +187,8 @@ void check_near(const Matrix<T>& got, const Matrix<long double>& expected) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "who asks where queries stand is told, or throws a ShapeError with both lengths, on every entry", "",
-    float, double, long double) {
+TEMPLATE_TEST_CASE("where queries stand is told, or a ShapeError names both lengths, on every entry",
+                   "[offset][errors]", float, double, long double) {
   using T = TestType;
   for (const Asker& asker : askers()) {
     const Problem<T> p(asker, Mask(), 2, 5);
@@ -229,7 +228,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("what asks for no position needs none, whatever the lengths", "", float, long double) {
+TEMPLATE_TEST_CASE("what asks for no position needs none, whatever the lengths", "[offset]", float,
+                   long double) {
   const Problem<TestType> p({"nothing", {}, {}}, Mask(), 2, 5);
   for (const Entry<TestType>& entry : forward_entries<TestType>(false))
     CHECK(message_of<Error>([&] { (void)entry.run(p); }) == "nothing");
@@ -237,8 +237,8 @@ TEMPLATE_TEST_CASE("what asks for no position needs none, whatever the lengths",
         "nothing");
 }
 
-TEMPLATE_TEST_CASE("queries may stand anywhere: before the first key, across it and beyond the last one", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("queries may stand anywhere: before the first key, across it and beyond the last one",
+                   "[offset]", float, double) {
   using T = TestType;
   for (const Asker& asker : askers()) {
     for (const Index offset : {-20, -5, -4, -3, -1, 0, 1, 4, 5, 20}) {
@@ -259,8 +259,8 @@ TEMPLATE_TEST_CASE("queries may stand anywhere: before the first key, across it 
   }
 }
 
-TEMPLATE_TEST_CASE("queries of a cache are its last tokens, or stand where the mask says", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("queries of a cache are its last tokens, or stand where the mask says",
+                   "[offset][mask][rotary][cache]", float, double) {
   using T = TestType;
   for (const Asker& asker : askers()) {
     const Problem<T> p(asker, Mask(), 2, 5);
@@ -281,7 +281,8 @@ TEMPLATE_TEST_CASE("queries of a cache are its last tokens, or stand where the m
   }
 }
 
-TEST_CASE("a rotary before the first key turns the other way, up to as many positions as it has") {
+TEST_CASE("a rotary before the first key turns the other way, up to as many positions as it has",
+          "[offset][rotary]") {
   // One pair of elements, turned by 1 for each position: the query at -2, the key at 0 lie 2 apart.
   const Eigen::RowVector2d one(1, 0);
   const Eigen::Matrix2d keys = (Eigen::Matrix2d() << 1, 0, 0, 0).finished();
@@ -303,7 +304,7 @@ TEST_CASE("a rotary before the first key turns the other way, up to as many posi
   }
 }
 
-TEST_CASE("query positions that say the same compose, those that differ are both named") {
+TEST_CASE("query positions that say the same compose, those that differ are both named", "[offset][errors]") {
   const std::vector<std::pair<Mask, Mask>> equal = {{top_left(), query_offset(0)},
                                                     {top_left(), query_offsets({0, 0})},
                                                     {query_offset(3), query_offsets({3, 3})},

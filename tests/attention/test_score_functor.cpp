@@ -40,9 +40,8 @@ double distance(const Eigen::MatrixBase<A>& a, const Eigen::MatrixBase<B>& b) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "a predicate gives the bits of causal, of a window and of lengths, with the coarse one or without",
-    "[threads]", float, double) {
+TEMPLATE_TEST_CASE("a predicate gives the bits of causal, a window and lengths, with the coarse one or not",
+                   "[function][threads][mask][bits]", float, double) {
   ThreadPool pool(3);
   const auto near = [](Index, Index, Index query, Index key) {
     return key >= query - 20 && key <= query + 3;
@@ -89,7 +88,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("a key that only the coarse predicate hides is hidden", "", float, double) {
+TEMPLATE_TEST_CASE("a key that only the coarse predicate hides is hidden", "[function][mask]", float,
+                   double) {
   const AttentionShape s{1, 1, 1, 3, 600, 4, 4};
   const auto in = random_inputs<TestType>(s, 2);
   const auto nothing_late = [](Index, Index, Index, Index, Index first_key, Index) {
@@ -103,7 +103,7 @@ TEMPLATE_TEST_CASE("a key that only the coarse predicate hides is hidden", "", f
 }
 
 TEMPLATE_TEST_CASE("a function of scores gives the bits of a bias and of slopes, for every head and sequence",
-                   "[threads]", float, double) {
+                   "[function][threads][bias][heads][bits]", float, double) {
   ThreadPool pool(4);
   for (const AttentionShape& s : kShapes) {
     const auto in = random_inputs<TestType>(s, 3);
@@ -141,8 +141,8 @@ TEMPLATE_TEST_CASE("a function of scores gives the bits of a bias and of slopes,
   }
 }
 
-TEMPLATE_TEST_CASE("a function that looks at batch, head, query and key is told the right ones", "", float,
-                   double, long double) {
+TEMPLATE_TEST_CASE("a function that looks at batch, head, query and key is told the right ones",
+                   "[function][heads]", float, double, long double) {
   // Keys are zero, so the score is the function's alone, and the largest decides: who is looked at says what
   // the function was told.
   const AttentionShape s{2, 4, 2, 5, 150, 3, 1};
@@ -166,7 +166,8 @@ TEMPLATE_TEST_CASE("a function that looks at batch, head, query and key is told 
   }
 }
 
-TEMPLATE_TEST_CASE("a function may be applied to hidden keys, and hidden they stay", "", float, double) {
+TEMPLATE_TEST_CASE("a function may be applied to hidden keys, and hidden they stay", "[function][mask]",
+                   float, double) {
   const AttentionShape s{1, 2, 1, 9, 140, 4, 4};
   auto in = random_inputs<TestType>(s, 6);
   const AttentionOptions options = options_for(s, causal() & query_offset(100));
@@ -179,8 +180,8 @@ TEMPLATE_TEST_CASE("a function may be applied to hidden keys, and hidden they st
   CHECK(same_bits(clean, flex(in, options, loud, SeesAll{})));
 }
 
-TEMPLATE_TEST_CASE("what a function or predicate throws is thrown on", "[threads]", float, double,
-                   long double) {
+TEMPLATE_TEST_CASE("what a function or predicate throws is thrown on", "[function][threads][mask][errors]",
+                   float, double, long double) {
   ThreadPool pool(3);
   const AttentionShape s{2, 2, 2, 60, 60, 4, 4};
   const auto in = random_inputs<TestType>(s, 7);
@@ -208,7 +209,7 @@ TEMPLATE_TEST_CASE("what a function or predicate throws is thrown on", "[threads
   }
 }
 
-TEST_CASE("long double and the kernels agree on functions and predicates") {
+TEST_CASE("long double and the kernels agree on functions and predicates", "[function][mask]") {
   for (const AttentionShape& s : kShapes) {
     const auto in = random_inputs<double>(s, 8);
     const auto wide = in.cast<long double>();
@@ -225,7 +226,8 @@ TEST_CASE("long double and the kernels agree on functions and predicates") {
   }
 }
 
-TEMPLATE_TEST_CASE("a score of -inf hides a key, and a row of nothing else gives zeros", "", float, double) {
+TEMPLATE_TEST_CASE("a score of -inf hides a key, and a row of nothing else gives zeros", "[function][mask]",
+                   float, double) {
   const AttentionShape s{1, 2, 1, 5, 300, 8, 8};
   const auto in = random_inputs<TestType>(s, 77);
   AttentionOptions options = options_for(s, top_left());

@@ -129,10 +129,8 @@ bool same_gradients(const AttentionGradients<T>& a, const AttentionGradients<T>&
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "a key whose score overflows to -inf is hidden, a row of such keys sees none: weights, sinks, values "
-    "that are NaN",
-    "", float, double, long double) {
+TEMPLATE_TEST_CASE("a key whose score overflows to -inf is hidden, and a row of such keys sees none",
+                   "[overflow][mask][sinks][nan][weights]", float, double, long double) {
   using T = TestType;
   Overflowing<T> p(T(-0.9L * static_cast<long double>(kLargest<T>)));
   for (const bool with_sinks : {false, true}) {
@@ -156,8 +154,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("observers, functors, single rows, threads and plain scores agree on what overflows", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("observers, functors, single rows, threads and plain scores agree on what overflows",
+                   "[overflow][cache][threads]", float, double) {
   using T = TestType;
   Overflowing<T> p(T(-0.9) * kLargest<T>);
   const AttentionResult<T> expected = on_path(p, p.mask);
@@ -193,7 +191,7 @@ TEMPLATE_TEST_CASE("observers, functors, single rows, threads and plain scores a
 }
 
 TEMPLATE_TEST_CASE("a product of query and key that overflows to -inf hides the key, whatever else it holds",
-                   "", float, double, long double) {
+                   "[overflow][mask]", float, double, long double) {
   using T = TestType;
   // Rows with this element against keys with its negative: their product is beyond the type.
   const T large = std::sqrt(kLargest<T>) * T(4);
@@ -234,9 +232,8 @@ TEMPLATE_TEST_CASE("a product of query and key that overflows to -inf hides the 
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "gradients know whom an overflow hides: those of a mask of -inf, on any threads, with sinks and NaN", "",
-    float, double, long double) {
+TEMPLATE_TEST_CASE("gradients with keys that an overflow hides are those of a mask of -inf",
+                   "[overflow][mask][threads][sinks][gradient][nan]", float, double, long double) {
   using T = TestType;
   Overflowing<T> p(T(-0.9L * static_cast<long double>(kLargest<T>)));
   ThreadPool pool(7);
@@ -263,9 +260,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "a score of +inf makes its row NaN, and no other: weights of what it sees, logsumexp, gradients", "",
-    float, double, long double) {
+TEMPLATE_TEST_CASE("a score of +inf makes its row NaN, in weights, logsumexp and gradients, and no other",
+                   "[overflow][gradient][nan][weights][logsumexp]", float, double, long double) {
   using T = TestType;
   Overflowing<T> p(T(0));
   p.added = p.masked;
@@ -309,8 +305,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("parts merge as the whole: one that saw nothing changes nothing, NaN stays", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("parts merge as the whole: one that saw nothing changes nothing, NaN stays",
+                   "[overflow][nan]", float, double) {
   using T = TestType;
   Overflowing<T> p(T(-0.9) * kLargest<T>);
   const Matrix<T> expected = on_path(p, p.overflow).out;
@@ -346,7 +342,8 @@ TEMPLATE_TEST_CASE("parts merge as the whole: one that saw nothing changes nothi
   }
 }
 
-TEMPLATE_TEST_CASE("a softcap takes scores that overflow for its own ends", "", float, double, long double) {
+TEMPLATE_TEST_CASE("a softcap takes scores that overflow for its own ends", "[overflow][softcap]", float,
+                   double, long double) {
   using T = TestType;
   const T large = std::sqrt(kLargest<T>) * T(4);
   Inputs<T> in{Matrix<T>::Constant(1, 1, large), Matrix<T>(2, 1), Matrix<T>(2, 1)};

@@ -65,7 +65,7 @@ class ThreadForEachTask final : public Executor {
 
 }  // namespace
 
-TEST_CASE("a pool runs every task once, for any number of threads and tasks") {
+TEST_CASE("a pool runs every task once, for any number of threads and tasks", "[executor][threads]") {
   for (const Index threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
     CHECK(pool.concurrency() == threads);
@@ -79,7 +79,7 @@ TEST_CASE("a pool runs every task once, for any number of threads and tasks") {
   CHECK(contains(message_of<ArgumentError>([] { ThreadPool(-1); }), "threads is -1"));
 }
 
-TEST_CASE("a pool serves several callers at once, and a task that calls it again") {
+TEST_CASE("a pool serves several callers at once, and a task that calls it again", "[executor][threads]") {
   ThreadPool pool(3);
   std::atomic<int> inner_runs{0};
   struct Nested {
@@ -102,7 +102,7 @@ TEST_CASE("a pool serves several callers at once, and a task that calls it again
   CHECK(inner_runs == 4 * 20 * 6);
 }
 
-TEST_CASE("any executor will do, and gives the same bits") {
+TEST_CASE("any executor will do, and gives the same bits", "[executor][bits]") {
   const AttentionShape s{2, 3, 3, 70, 70, 16, 16};
   const auto in = random_inputs<float>(s, 1);
   AttentionOptions options = options_for(s, causal());
@@ -112,7 +112,8 @@ TEST_CASE("any executor will do, and gives the same bits") {
   CHECK(same_bits(alone, scaled_dot_product_attention(in.query, in.key, in.value, options)));
 }
 
-TEST_CASE("eight threads on one const layer give the same bits, whatever else uses std::rand") {
+TEST_CASE("eight threads on one const layer give the same bits, whatever else uses std::rand",
+          "[executor][threads][bits]") {
   Random random(2);
   const MultiHeadAttention<float> layer(32, 4, random);
   const Matrix<float> x = random_matrix<float>(24, 32, 3);
@@ -137,7 +138,8 @@ TEST_CASE("eight threads on one const layer give the same bits, whatever else us
   CHECK(same_bits(layer.w_q, MultiHeadAttention<float>(32, 4, again).w_q));
 }
 
-TEST_CASE("layers on one shared pool, called from several threads, give the same bits") {
+TEST_CASE("layers on one shared pool, called from several threads, give the same bits",
+          "[executor][threads][bits]") {
   Random random(4);
   const MultiHeadAttention<double> layer(16, 2, random);
   const Matrix<double> x = random_matrix<double>(4 * 50, 16, 5);
@@ -160,7 +162,7 @@ TEST_CASE("layers on one shared pool, called from several threads, give the same
   CHECK(different == 0);
 }
 
-TEST_CASE("a forked child works alone on the pool that it inherits, and destroys it") {
+TEST_CASE("a forked child works alone on the pool that it inherits, and destroys it", "[executor][threads]") {
   std::optional<ThreadPool> pool(4);
   CHECK(runs_all(*pool));
   const int child = in_forked_child([&] {
@@ -178,7 +180,8 @@ TEST_CASE("a forked child works alone on the pool that it inherits, and destroys
   CHECK(runs_all(*pool));  // the parent's threads are where they were
 }
 
-TEST_CASE("a child forked while other threads are inside the pool's runs works on it, and ends") {
+TEST_CASE("a child forked while other threads are inside the pool's runs works on it, and ends",
+          "[executor][threads]") {
   std::optional<ThreadPool> pool(3);
   const auto child_ends = [&] {
     return in_forked_child([&] {
@@ -227,8 +230,8 @@ TEST_CASE("a child forked while other threads are inside the pool's runs works o
   }
 }
 
-TEST_CASE(
-    "a child forked inside a task uses the pool before it ends, and any child starts pools of its own") {
+TEST_CASE("a child forked inside a task uses the pool before it ends, and any child starts pools of its own",
+          "[executor][threads]") {
   ThreadPool pool(2);
   struct Forks {
     ThreadPool& pool;

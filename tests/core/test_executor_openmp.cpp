@@ -1,14 +1,16 @@
+// The adapter for OpenMP, examples/executors/openmp.hpp, held to what an executor is held to.
+
 #include "executor_laws.hpp"
 #include "executors/openmp.hpp"
 
-TEST_CASE("OpenMP's threads do as an executor's should, and give the same bits") {
+TEST_CASE("OpenMP's threads do as an executor's should, and give the same bits", "[executor][threads]") {
   heed::test::check_executor([](int threads, const auto& use) {
     OpenMpExecutor executor(threads);
     use(executor);
   });
 }
 
-TEST_CASE("OpenMP's threads do so too where parallel regions may be nested") {
+TEST_CASE("OpenMP's threads do so too where parallel regions may be nested", "[executor][threads]") {
   const int before = omp_get_max_active_levels();
   omp_set_max_active_levels(2);
   OpenMpExecutor executor(3);

@@ -55,7 +55,7 @@ class Pool {
 
 }  // namespace
 
-TEST_CASE("a pool of the user's does as an executor should, and gives the same bits") {
+TEST_CASE("a pool of the user's does as an executor should, and gives the same bits", "[executor][threads]") {
   heed::test::check_executor([](int threads, const auto& use) {
     Pool pool(threads - 1);  // the caller is a thread as well
     PoolExecutor executor(pool);
@@ -63,7 +63,7 @@ TEST_CASE("a pool of the user's does as an executor should, and gives the same b
   });
 }
 
-TEST_CASE("a pool that is busy with something else delays nothing") {
+TEST_CASE("a pool that is busy with something else delays nothing", "[executor][threads]") {
   Pool pool(2);
   std::mutex gate;
   std::unique_lock closed(gate);
@@ -74,7 +74,7 @@ TEST_CASE("a pool that is busy with something else delays nothing") {
   closed.unlock();
 }
 
-TEST_CASE("the jobs of a pool may use the pool's executor") {
+TEST_CASE("the jobs of a pool may use the pool's executor", "[executor][threads]") {
   Pool pool(2);
   PoolExecutor executor(pool);
   const heed::test::Computations<float> computations;
@@ -90,7 +90,7 @@ TEST_CASE("the jobs of a pool may use the pool's executor") {
   CHECK(equal == 8);
 }
 
-TEST_CASE("Heed's pool does as an executor should, and gives the same bits") {
+TEST_CASE("Heed's pool does as an executor should, and gives the same bits", "[executor][threads]") {
   heed::test::check_executor([](int threads, const auto& use) {
     heed::ThreadPool pool(threads);
     use(pool);

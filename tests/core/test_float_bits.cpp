@@ -31,8 +31,8 @@ struct Numbers {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("NaN and infinity are told from numbers in a program that is built with -ffast-math", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("NaN and infinity are told from numbers in a program that is built with -ffast-math",
+                   "[fast_math]", float, double) {
   using heed::detail::is_finite;
   using heed::detail::is_infinite;
   using heed::detail::is_minus_infinity;
@@ -59,7 +59,8 @@ TEMPLATE_TEST_CASE("NaN and infinity are told from numbers in a program that is 
   CHECK(is_minus_infinity(infinite[1]));
 }
 
-TEST_CASE("a picture of NaN has its sign and its line in every form in a program built with -ffast-math") {
+TEST_CASE("a picture of NaN has its sign and its line in every form in a program built with -ffast-math",
+          "[fast_math]") {
   std::vector<float> values(6, 0.5F);
   const std::uint32_t bits = 0x7FC0'0000;  // NaN, of which the compiler is not told
   std::memcpy(&values[2], &bits, sizeof bits);

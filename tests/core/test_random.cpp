@@ -21,7 +21,7 @@ nlohmann::json read_json(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the generator gives CPython's numbers for every seed") {
+TEST_CASE("the generator gives CPython's numbers for every seed", "[random]") {
   const nlohmann::json numbers = read_json("tutorial/python_random.json");
   std::size_t seeds = 0;
   for (const auto& group : numbers) {
@@ -36,7 +36,7 @@ TEST_CASE("the generator gives CPython's numbers for every seed") {
   CHECK(seeds >= 9);
 }
 
-TEST_CASE("the generator goes on after its first block of words") {
+TEST_CASE("the generator goes on after its first block of words", "[random]") {
   // 624 words are made at a time: the second block differs from the first, and both come again from the same
   // seed.
   Random random(1);

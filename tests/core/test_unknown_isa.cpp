@@ -34,7 +34,7 @@ bool throws_the_error(const Call& call) {
 
 }  // namespace
 
-TEST_CASE("an unknown HEED_ISA is the same ArgumentError, whatever is called first") {
+TEST_CASE("an unknown HEED_ISA is the same ArgumentError, whatever is called first", "[isa]") {
   EngineCalls engine;
   for (const auto& [name, call] : engine.calls()) {
     CAPTURE(name);

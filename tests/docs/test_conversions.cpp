@@ -88,13 +88,14 @@ TEST_CASE_METHOD(EqualScores, "PyTorch: causal_lower_right is aligned to the las
   CHECK(holds(means(2, {1, 2, 4, 8}), {7 / 3.0, 3.75}));
 }
 
-TEST_CASE("PyTorch: scale replaces 1 / sqrt(E)") {
+TEST_CASE("PyTorch: scale replaces 1 / sqrt(E)", "[conversions]") {
   heed::AttentionOptions options;
   options.scale = 0.125;
   CHECK(std::abs(score_of({2, 0, 0, 0}, {4, 0, 0, 0}, options) - 1) < 1e-12);
 }
 
-TEST_CASE("PyTorch: enable_gqa repeats each head of key and value for its group of query heads") {
+TEST_CASE("PyTorch: enable_gqa repeats each head of key and value for its group of query heads",
+          "[conversions][heads]") {
   heed::AttentionOptions options;
   Matrix<double> value(1, 2);
   value << 10, 20;
@@ -105,7 +106,7 @@ TEST_CASE("PyTorch: enable_gqa repeats each head of key and value for its group 
   CHECK(holds(heed::scaled_dot_product_attention(query, key, value, options), {10, 10, 20, 20}));
 }
 
-TEST_CASE("PyTorch: tensors of (N, H, L, E) are N * H sequences of one head") {
+TEST_CASE("PyTorch: tensors of (N, H, L, E) are N * H sequences of one head", "[conversions][heads]") {
   const Index n = 2, h = 2, l = 2, e = 1;
   const std::vector<double> q(8, 1.0), k(8, 0.0);
   const std::vector<double> v = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -202,7 +203,8 @@ TEST_CASE_METHOD(EqualScores,
   CHECK(holds(average, {0.75, 0.25}));
 }
 
-TEST_CASE("torch.nn.MultiheadAttention: with batch_first=False a sequence takes every N-th row") {
+TEST_CASE("torch.nn.MultiheadAttention: with batch_first=False a sequence takes every N-th row",
+          "[conversions][cache]") {
   const Index n = 2, l = 2, e = 1, b = 1;
   const std::vector<double> x = {1, 4, 2, 8};
   const Eigen::Map<const heed::Matrix<double>, 0, Eigen::OuterStride<>> rows(x.data() + b * e, l, e,
@@ -253,7 +255,7 @@ TEST_CASE_METHOD(EqualScores, "ONNX: nonpad_kv_seqlen says how many keys exist a
   CHECK(holds(means(4, {1, 2, 4, 8, 16, 32}), {1, 1.5, 12, 56 / 3.0}));
 }
 
-TEST_CASE("ONNX: softcap comes after the scale and before the mask") {
+TEST_CASE("ONNX: softcap comes after the scale and before the mask", "[conversions][mask][softcap]") {
   heed::AttentionOptions options;
   options.softcap = 2;
   CHECK(std::abs(score_of({3, 0}, {1, 0}, options) - 2 * std::tanh(1.5)) < 1e-12);
@@ -263,7 +265,7 @@ TEST_CASE("ONNX: softcap comes after the scale and before the mask") {
   CHECK(std::abs(score_of({3, 0}, {1, 0}, options) - (2 * std::tanh(1.5) + 5)) < 1e-12);
 }
 
-TEST_CASE("ONNX: q_num_heads and kv_num_heads") {
+TEST_CASE("ONNX: q_num_heads and kv_num_heads", "[conversions]") {
   const Index q_num_heads = 4, kv_num_heads = 2;
   heed::AttentionOptions options;
   options.num_heads = q_num_heads;
@@ -275,7 +277,7 @@ TEST_CASE("ONNX: q_num_heads and kv_num_heads") {
               {10, 10, 20, 20}));
 }
 
-TEST_CASE("ONNX: qk_matmul_output_mode") {
+TEST_CASE("ONNX: qk_matmul_output_mode", "[conversions]") {
   const Matrix<double> query = column<double>({1, 2});
   const Matrix<double> key = column<double>({0, std::log(2.0)});
   const Matrix<double> value = column<double>({1, 2});
@@ -322,7 +324,7 @@ TEST_CASE_METHOD(EqualScores, "FlashAttention: window_size counts from there too
   CHECK(holds(means(2, {1, 2, 4, 8}), {6, 8}));
 }
 
-TEST_CASE("FlashAttention: softmax_scale and softcap") {
+TEST_CASE("FlashAttention: softmax_scale and softcap", "[conversions][ragged][softcap]") {
   heed::AttentionOptions options;
   options.scale = 0.5;
   options.softcap = 2;
@@ -353,7 +355,7 @@ TEST_CASE_METHOD(EqualScores, "FlashAttention: cache_seqlens are the keys that e
   CHECK(holds(means(2, {1, 2, 4, 8, 16, 32}), {1, 56 / 3.0}));
 }
 
-TEST_CASE("FlashAttention: rotary_interleaved") {
+TEST_CASE("FlashAttention: rotary_interleaved", "[conversions][rotary]") {
   heed::AttentionOptions options;
   options.rotary = heed::Rotary(4, 128, {.layout = heed::RotaryLayout::interleaved});
   CHECK(std::abs(score_of({1, 0, 0, 0}, {0, 1, 0, 0}, options) - std::sin(1.0)) < 1e-12);

@@ -119,7 +119,8 @@ TEST_CASE_METHOD(EqualScores, "alibi lowers scores by the distance") {
   CHECK(holds(means(2, {0, 1}).block(1, 0, 1, 1), {weight}));
 }
 
-TEST_CASE("scores are scaled, then capped, and a sink takes part in the sum alone") {
+TEST_CASE("scores are scaled, then capped, and a sink takes part in the sum alone",
+          "[options][sinks][softcap]") {
   heed::AttentionOptions options;
   CHECK(std::abs(score_of({1, 1, 1, 1}, {3, 0, 0, 0}, options) - 3) < 1e-12);
   options.scale = 0.5;
@@ -132,7 +133,7 @@ TEST_CASE("scores are scaled, then capped, and a sink takes part in the sum alon
   CHECK(holds(equal.means(1, {3, 6}), {2.25}));
 }
 
-TEST_CASE("rotary positions turn pairs of elements by the distance") {
+TEST_CASE("rotary positions turn pairs of elements by the distance", "[options][rotary]") {
   heed::AttentionOptions options;
   options.rotary = heed::Rotary(2, 128);
   CHECK(std::abs(score_of({1, 0}, {1, 0}, options) - std::cos(1.0)) < 1e-12);
@@ -153,7 +154,7 @@ TEST_CASE("rotary positions turn pairs of elements by the distance") {
         1e-16);  // a wavelength of 62832 positions becomes 8 times as long
 }
 
-TEST_CASE("heads stand side by side, and may share keys and values") {
+TEST_CASE("heads stand side by side, and may share keys and values", "[options][heads]") {
   heed::AttentionOptions options;
   Matrix<double> value(2, 2);
   value << 10, 20, 10, 20;
@@ -166,7 +167,7 @@ TEST_CASE("heads stand side by side, and may share keys and values") {
   CHECK(holds(out, {10, 10, 20, 20}));
 }
 
-TEST_CASE("sizes follow from the matrices") {
+TEST_CASE("sizes follow from the matrices", "[options][rotary][cache][ragged]") {
   const Matrix<double> query = Matrix<double>::Ones(1, 2);
   const Matrix<double> other_key = Matrix<double>::Zero(3, 2);
   Matrix<double> other_value(3, 4);
@@ -218,7 +219,8 @@ TEST_CASE_METHOD(EqualScores, "a cache keeps keys and values for the queries to 
   CHECK(holds(out, {1 / (1 + std::exp(std::cos(1.0) - 1))}));
 }
 
-TEST_CASE("a cache asks for room and angles where a token goes, and for heads that fit") {
+TEST_CASE("a cache asks for room and angles where a token goes, and for heads that fit",
+          "[options][rotary][cache][heads]") {
   const heed::Rotary rotary(2, 4);
   heed::KvCache<double> cache({.batch_size = 2, .head_dim = 2, .value_dim = 1, .capacity = 8});
   const Matrix<double> key = Matrix<double>::Zero(4, 2);
@@ -235,7 +237,7 @@ TEST_CASE("a cache asks for room and angles where a token goes, and for heads th
   CHECK(contains(message_of<heed::ShapeError>(no_heads), "cannot be split into -1 heads"));
 }
 
-TEST_CASE("caches of 16 bits round keys and values, a ring lets go of the oldest") {
+TEST_CASE("caches of 16 bits round keys and values, a ring lets go of the oldest", "[options][cache]") {
   using heed::KvCache;
   using heed::KvStorage;
   heed::AttentionOptions options;
@@ -311,7 +313,7 @@ TEST_CASE_METHOD(EqualScores, "an executor changes no bit") {
   CHECK(same_bits(means(4, {1, 2, 4, 8}), alone));
 }
 
-TEST_CASE("sinks and softcaps that a scalar cannot hold are refused") {
+TEST_CASE("sinks and softcaps that a scalar cannot hold are refused", "[options][sinks][softcap][errors]") {
   const heed::AttentionShape shape{1, 1, 1, 2, 2, 2, 2};
   const auto message = [&](const heed::ScoreOptions& options) {
     return message_of<heed::ArgumentError>([&] { (void)heed::AttentionPlan<float>(shape, {}, options); });
@@ -329,7 +331,7 @@ TEST_CASE("sinks and softcaps that a scalar cannot hold are refused") {
       "a slope of alibi is"));
 }
 
-TEST_CASE("lengths and matrices that a mask cannot mean are refused") {
+TEST_CASE("lengths and matrices that a mask cannot mean are refused", "[options][mask][ragged][errors]") {
   const auto message = [](const heed::AttentionShape& shape, const heed::Mask& mask) {
     return message_of<heed::Error>([&] { (void)heed::AttentionPlan<float>(shape, mask); });
   };

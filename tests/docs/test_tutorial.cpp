@@ -50,7 +50,7 @@ struct Pipeline {
 
 }  // namespace
 
-TEST_CASE("the tokenizer learns the tutorial's 78 tokens and 47 merges") {
+TEST_CASE("the tokenizer learns the tutorial's 78 tokens and 47 merges", "[tutorial]") {
   const Pipeline p;
   CHECK(p.tokenizer.vocab_size() == 78);
   CHECK(p.tokenizer.merges().size() == 47);
@@ -59,7 +59,8 @@ TEST_CASE("the tokenizer learns the tutorial's 78 tokens and 47 merges") {
   CHECK(p.ids == tutorial()["ids"].get<std::vector<TokenId>>());
 }
 
-TEST_CASE("embedding, positions, projections, weights and output agree with the tutorial to 1e-12") {
+TEST_CASE("embedding, positions, projections, weights and output agree with the tutorial to 1e-12",
+          "[tutorial]") {
   const Pipeline p;
   CHECK(distance(p.embedding.forward(p.ids), tutorial()["embedding"]["rows_of_ids"]) < 1e-15);
   CHECK(distance(p.positions.table(), tutorial()["positional"]) < 1e-12);
@@ -77,8 +78,8 @@ TEST_CASE("embedding, positions, projections, weights and output agree with the 
                                                    p.attention.w_o, 2, causal_mask(4))));
 }
 
-TEST_CASE(
-    "changing the future as the tutorial does changes what it changes there, and nothing at position 0") {
+TEST_CASE("changing the future as the tutorial does changes what it changes there, and nothing at position 0",
+          "[tutorial]") {
   const Pipeline p;
   Random random(tutorial()["perturbed"]["seed"].get<std::uint64_t>());
   Matrix<double> other = p.x;
@@ -93,7 +94,7 @@ TEST_CASE(
   CHECK(same_bits(before.row(0), after.row(0)));
 }
 
-TEST_CASE("the heat map is drawn as in the tutorial") {
+TEST_CASE("the heat map is drawn as in the tutorial", "[tutorial]") {
   const Pipeline p;
   LayerOptions options;
   options.mask = causal();

@@ -7,8 +7,8 @@
 using namespace heed;
 using namespace heed::test;
 
-TEMPLATE_TEST_CASE("a heat map of streamed weights is the heat map of the matrix", "[threads]", float,
-                   double) {
+TEMPLATE_TEST_CASE("a heat map of streamed weights is the heat map of the matrix", "[heat_map][threads]",
+                   float, double) {
   ThreadPool pool(3);
   for (const Index length : {Index{1}, Index{7}, Index{300}, Index{700}}) {
     const AttentionShape s{2, 4, 2, length, length, 8, 8};
@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE("a heat map of streamed weights is the heat map of the matrix
   }
 }
 
-TEST_CASE("a heat map of a head that does not exist is refused") {
+TEST_CASE("a heat map of a head that does not exist is refused", "[heat_map]") {
   const AttentionShape s{1, 2, 2, 3, 3, 4, 4};
   const auto in = random_inputs<float>(s, 22);
   HeatMapObserver<float> map(2);

@@ -1,3 +1,6 @@
+// Principal components: those of the covariance matrix, their signs, shapes without data, and numbers at the
+// ends of double.
+
 #include <Eigen/Core>
 #include <cmath>
 #include <cstring>
@@ -58,7 +61,7 @@ std::string message_of(const MatrixXd& rows, heed::Index components) {
 
 }  // namespace
 
-TEST_CASE("points on a line have that line as their one component") {
+TEST_CASE("points on a line have that line as their one component", "[pca]") {
   MatrixXd points(4, 2);
   points << 0, 1, 3, 5, 6, 9, 9, 13;  // along (3, 4) / 5
   const auto result = heed::pca(points, 1);
@@ -73,7 +76,7 @@ TEST_CASE("points on a line have that line as their one component") {
   CHECK(std::abs(result.total_variance - 125.0 / 3) < 1e-12);
 }
 
-TEST_CASE("components are the eigenvectors of the covariance matrix, tall data or wide") {
+TEST_CASE("components are the eigenvectors of the covariance matrix, tall data or wide", "[pca]") {
   const auto [n, d] = GENERATE(std::pair{40, 6}, std::pair{6, 6}, std::pair{7, 6}, std::pair{5, 12},
                                std::pair{2, 9}, std::pair{300, 3}, std::pair{30, 30});
   const MatrixXd points = scattered(n, d).array() + 3;
@@ -94,7 +97,7 @@ TEST_CASE("components are the eigenvectors of the covariance matrix, tall data o
   CHECK((back - points).cwiseAbs().maxCoeff() < 1e-13);
 }
 
-TEST_CASE("the largest coefficient of each component is positive, whatever the signs of the data") {
+TEST_CASE("the largest coefficient of each component is positive, whatever the signs of the data", "[pca]") {
   const MatrixXd points = scattered(25, 7);
   const auto result = heed::pca(points, 7);
   const auto mirrored = heed::pca(-points, 7);
@@ -107,7 +110,7 @@ TEST_CASE("the largest coefficient of each component is positive, whatever the s
   CHECK((result.projected + mirrored.projected).cwiseAbs().maxCoeff() < 1e-12);
 }
 
-TEST_CASE("among coefficients equal but for rounding the first one decides the sign") {
+TEST_CASE("among coefficients equal but for rounding the first one decides the sign", "[pca]") {
   // the second coefficient is larger than the first by less than rounding is allowed, and of the other sign
   for (const double nudge : {0.0, 0x1p-48, -0x1p-48}) {
     const Eigen::RowVector3d direction(1, -(1 + nudge), 1);
@@ -118,7 +121,7 @@ TEST_CASE("among coefficients equal but for rounding the first one decides the s
   }
 }
 
-TEST_CASE("the storage order and stride of the points change no bit of the result") {
+TEST_CASE("the storage order and stride of the points change no bit of the result", "[pca]") {
   const MatrixXd points = scattered(20, 5);
   const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> by_rows = points;
   MatrixXd framed = MatrixXd::Constant(24, 9, 77);
@@ -133,7 +136,7 @@ TEST_CASE("the storage order and stride of the points change no bit of the resul
   CHECK(same(heed::pca(2 * points - points, 3)));
 }
 
-TEST_CASE("no rows, no columns, one row and one column all have a result of the right shape") {
+TEST_CASE("no rows, no columns, one row and one column all have a result of the right shape", "[pca]") {
   const auto [n, d, k] = GENERATE(table<int, int, int>(
       {{0, 0, 2}, {0, 3, 2}, {3, 0, 2}, {1, 3, 2}, {3, 1, 2}, {1, 1, 1}, {5, 2, 0}, {2, 2, 9}, {0, 0, 0}}));
   const MatrixXd points = scattered(n, d);
@@ -150,7 +153,7 @@ TEST_CASE("no rows, no columns, one row and one column all have a result of the 
   if (n < 2) CHECK(result.total_variance == 0);
 }
 
-TEST_CASE("components beyond the rank of the data are zero, with their variance and coordinates") {
+TEST_CASE("components beyond the rank of the data are zero, with their variance and coordinates", "[pca]") {
   MatrixXd points(5, 3);  // rank 1
   for (int i = 0; i < 5; ++i) points.row(i) << 0.1 * i + 7, 0.2 * i - 1, -0.3 * i + 0.7;
   const auto result = heed::pca(points, 5);
@@ -160,7 +163,7 @@ TEST_CASE("components beyond the rank of the data are zero, with their variance 
   CHECK(result.projected.rightCols(4).isZero(0));
 }
 
-TEST_CASE("constant data has no component and no variance") {
+TEST_CASE("constant data has no component and no variance", "[pca]") {
   for (const double value : {0.0, 0.1, -1e300, 5e-324, 1.0 / 3}) {
     const auto result = heed::pca(MatrixXd::Constant(7, 3, value), 2);
     CHECK(result.components.isZero(0));
@@ -170,7 +173,7 @@ TEST_CASE("constant data has no component and no variance") {
   }
 }
 
-TEST_CASE("values near the ends of double's range neither overflow nor vanish") {
+TEST_CASE("values near the ends of double's range neither overflow nor vanish", "[pca]") {
   const MatrixXd points = scattered(12, 4);
   const auto plain = heed::pca(points, 2);
   for (const double factor : {0x1p1000, 0x1p-900, 0x1p1023}) {
@@ -180,7 +183,7 @@ TEST_CASE("values near the ends of double's range neither overflow nor vanish") 
   }
 }
 
-TEST_CASE("a column whose squares vanish beside the others leaves their components as they are") {
+TEST_CASE("a column whose squares vanish beside the others leaves their components as they are", "[pca]") {
   const auto [n, d] = GENERATE(std::pair{90, 4}, std::pair{4, 90}, std::pair{9, 9});
   const MatrixXd points = scattered(n, d);
   for (const double factor : {1e-150, 1e-161, 3e-162, 1e-200}) {
@@ -193,7 +196,7 @@ TEST_CASE("a column whose squares vanish beside the others leaves their componen
   }
 }
 
-TEST_CASE("float data is computed in double: an offset of a million keeps its digits") {
+TEST_CASE("float data is computed in double: an offset of a million keeps its digits", "[pca]") {
   Eigen::MatrixXf points(4, 2);
   points << 1e6F, 0, 1e6F + 1, 0, 1e6F + 2, 0, 1e6F + 3, 0;
   const auto result = heed::pca(points, 1);
@@ -202,7 +205,7 @@ TEST_CASE("float data is computed in double: an offset of a million keeps its di
   CHECK(std::abs(result.explained_variance(0) - 5.0F / 3) < 1e-6F);
 }
 
-TEST_CASE("a value that is not finite is an error that names its place") {
+TEST_CASE("a value that is not finite is an error that names its place", "[pca]") {
   MatrixXd points = scattered(6, 4);
   points(3, 2) = std::numeric_limits<double>::quiet_NaN();
   CHECK(message_of(points, 2) == "rows(3, 2) is nan, all values must be finite");
@@ -213,7 +216,7 @@ TEST_CASE("a value that is not finite is an error that names its place") {
   CHECK(message_of(points, -1) == "components is -1, it must not be negative");
 }
 
-TEST_CASE("long double, which has a decomposition of its own, agrees with double") {
+TEST_CASE("long double, which has a decomposition of its own, agrees with double", "[pca]") {
   const auto [n, d] = GENERATE(std::pair{40, 6}, std::pair{5, 12});
   const MatrixXd points = scattered(n, d);
   const auto narrow = heed::pca(points, 3);

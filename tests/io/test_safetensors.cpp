@@ -1,3 +1,5 @@
+// Reading safetensors: the table of tensors, every dtype, and what is refused.
+
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -36,7 +38,7 @@ bool same_bits(double a, double b) {
 
 }  // namespace
 
-TEST_CASE("a file says what its tensors are, in the order of their data") {
+TEST_CASE("a file says what its tensors are, in the order of their data", "[safetensors]") {
   const SafetensorsFile file = SafetensorsFile::parse(
       file_of(
           R"({"b":{"dtype":"F32","shape":[2,1],"data_offsets":[2,10]},)"
@@ -60,7 +62,7 @@ TEST_CASE("a file says what its tensors are, in the order of their data") {
   CHECK(file.metadata() == std::map<std::string, std::string>{{"k", "v"}, {"", std::string("日本\0", 7)}});
 }
 
-TEST_CASE("the offsets are a tensor's place in the data, whatever its place in the header") {
+TEST_CASE("the offsets are a tensor's place in the data, whatever its place in the header", "[safetensors]") {
   const SafetensorsFile file = SafetensorsFile::parse(
       file_of(
           R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
@@ -72,7 +74,8 @@ TEST_CASE("the offsets are a tensor's place in the data, whatever its place in t
   CHECK(file.bytes("b")[1] == std::byte{3});
 }
 
-TEST_CASE("scalars, empty tensors, blanks after the header and files without tensors are accepted") {
+TEST_CASE("scalars, empty tensors, blanks after the header and files without tensors are accepted",
+          "[safetensors]") {
   CHECK(SafetensorsFile::parse(file_of("{}"), "f").tensors().empty());
   CHECK(SafetensorsFile::parse(file_of(R"({"__metadata__":{}}   )"), "f").metadata().empty());
   CHECK(converted<float>("F32", std::vector<float>{}).empty());
@@ -90,13 +93,13 @@ TEST_CASE("scalars, empty tensors, blanks after the header and files without ten
   CHECK(file.bytes("y").empty());
 }
 
-TEST_CASE("names are compared after their escapes are resolved") {
+TEST_CASE("names are compared after their escapes are resolved", "[safetensors]") {
   const SafetensorsFile file = SafetensorsFile::parse(
       file_of(R"({"\u0061\ud83d\udc4d\n":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})", Bytes(1)), "f");
   CHECK(file.find("a👍\n") != nullptr);
 }
 
-TEST_CASE("every dtype of the format is known by its name and size") {
+TEST_CASE("every dtype of the format is known by its name and size", "[safetensors]") {
   const std::vector<std::pair<std::string, std::size_t>> dtypes = {
       {"BOOL", 8},        {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},   {"I8", 8},
       {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8}, {"I16", 16},    {"U16", 16}, {"F16", 16},
@@ -117,7 +120,7 @@ TEST_CASE("every dtype of the format is known by its name and size") {
   CHECK(heed::dtype_name(static_cast<Dtype>(-1)) == "(no dtype)");
 }
 
-TEST_CASE("F64 and F32 are converted exactly, or rounded to the nearest float") {
+TEST_CASE("F64 and F32 are converted exactly, or rounded to the nearest float", "[safetensors]") {
   const double third = 1.0 / 3;
   CHECK(converted<double>("F64", std::vector<double>{third, -0.0, 1e300}) ==
         std::vector<double>{third, -0.0, 1e300});
@@ -129,7 +132,7 @@ TEST_CASE("F64 and F32 are converted exactly, or rounded to the nearest float") 
   CHECK(same_bits(converted<double>("F32", std::vector<float>{-0.0F})[0], -0.0));
 }
 
-TEST_CASE("F16 is converted exactly") {
+TEST_CASE("F16 is converted exactly", "[safetensors]") {
   const std::vector<std::uint16_t> bits = {0x3c00, 0xc000, 0x7bff, 0x0001, 0x03ff,
                                            0x0400, 0x3555, 0x7c00, 0xfc00};
   const std::vector<double> expected = {1,
@@ -157,7 +160,7 @@ TEST_CASE("F16 is converted exactly") {
   }
 }
 
-TEST_CASE("BF16 is the upper half of a float") {
+TEST_CASE("BF16 is the upper half of a float", "[safetensors]") {
   const std::vector<std::uint16_t> bits = {0x3f80, 0xbf80, 0x4049, 0x0001, 0x7f7f, 0xff80};
   std::vector<float> expected;
   for (const std::uint16_t value : bits) {
@@ -168,7 +171,7 @@ TEST_CASE("BF16 is the upper half of a float") {
   CHECK(std::isnan(converted<float>("BF16", std::vector<std::uint16_t>{0x7fc0})[0]));
 }
 
-TEST_CASE("the two common F8 types are converted exactly") {
+TEST_CASE("the two common F8 types are converted exactly", "[safetensors]") {
   const std::vector<std::uint8_t> e4m3 = {0x38, 0xb8, 0x01, 0x07, 0x08, 0x78, 0x7e};
   CHECK(converted<double>("F8_E4M3", e4m3) ==
         std::vector<double>{1, -1, std::ldexp(1, -9), std::ldexp(7, -9), std::ldexp(1, -6), 256, 448});
@@ -180,7 +183,7 @@ TEST_CASE("the two common F8 types are converted exactly") {
   CHECK(std::isnan(converted<double>("F8_E5M2", std::vector<std::uint8_t>{0x7d})[0]));
 }
 
-TEST_CASE("integers and BOOL arrive unchanged or not at all") {
+TEST_CASE("integers and BOOL arrive unchanged or not at all", "[safetensors]") {
   CHECK(converted<std::int64_t>("I64", std::vector<std::int64_t>{INT64_MIN, -1, INT64_MAX}) ==
         std::vector<std::int64_t>{INT64_MIN, -1, INT64_MAX});
   CHECK(converted<std::int64_t>("I8", std::vector<std::int8_t>{-128, 127}) ==
@@ -215,7 +218,7 @@ TEST_CASE("integers and BOOL arrive unchanged or not at all") {
   CHECK(contains(refused<std::uint8_t>("BOOL", std::vector<std::uint8_t>{0, 1, 2}), "byte 2 at element 2"));
 }
 
-TEST_CASE("floating-point tensors are not read as integers, and raw types not as numbers") {
+TEST_CASE("floating-point tensors are not read as integers, and raw types not as numbers", "[safetensors]") {
   CHECK(contains(refused<std::int64_t>("F32", std::vector<float>{1}), "not converted to std::int64_t"));
   CHECK(
       contains(refused<std::uint8_t>("F16", std::vector<std::uint16_t>{0}), "not converted to std::uint8_t"));
@@ -226,7 +229,7 @@ TEST_CASE("floating-point tensors are not read as integers, and raw types not as
   CHECK(contains(refused<double>("C64", std::vector<std::uint64_t>{1}), "C64"));
 }
 
-TEST_CASE("a missing tensor is an error that names the file and the tensor") {
+TEST_CASE("a missing tensor is an error that names the file and the tensor", "[safetensors]") {
   const SafetensorsFile file = SafetensorsFile::parse(file_of("{}"), "some file");
   const auto names_both = [](const std::string& message) {
     return contains(message, "\"some file\"") && contains(message, "no tensor \"w_q\"");
@@ -236,7 +239,7 @@ TEST_CASE("a missing tensor is an error that names the file and the tensor") {
   CHECK(names_both(refusal_of([&] { file.values<float>("w_q"); })));
 }
 
-TEST_CASE("a data section that no header length aligns is read all the same") {
+TEST_CASE("a data section that no header length aligns is read all the same", "[safetensors]") {
   for (std::size_t blanks = 0; blanks < 8; ++blanks) {
     const std::vector<double> numbers = {1.5, -2.25};
     const SafetensorsFile file = SafetensorsFile::parse(

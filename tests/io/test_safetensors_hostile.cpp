@@ -70,7 +70,8 @@ void operator delete[](void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
-TEST_CASE("a header length that is zero, beyond the file or beyond 63 bits is refused") {
+TEST_CASE("a header length that is zero, beyond the file or beyond 63 bits is refused",
+          "[safetensors][hostile]") {
   const std::string header = R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   const std::size_t size = 8 + header.size() + 1;
   CHECK(contains(cheap_refusal(file_with_length(0, header, Bytes(1))), "length 0"));
@@ -82,7 +83,7 @@ TEST_CASE("a header length that is zero, beyond the file or beyond 63 bits is re
   CHECK(cheap_refusal(file_with_length(header.size(), header, Bytes(1))).empty());
 }
 
-TEST_CASE("a header that is cut or runs into the data is refused") {
+TEST_CASE("a header that is cut or runs into the data is refused", "[safetensors][hostile]") {
   const std::string header = R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   for (std::size_t length = 1; length < header.size(); ++length) {
     CHECK(contains(cheap_refusal(file_with_length(length, header, Bytes(1))), "not valid JSON"));
@@ -90,7 +91,7 @@ TEST_CASE("a header that is cut or runs into the data is refused") {
   CHECK(contains(cheap_refusal(file_with_length(header.size() + 1, header, Bytes(1))), "zero byte"));
 }
 
-TEST_CASE("files of 0 to 8 bytes are refused") {
+TEST_CASE("files of 0 to 8 bytes are refused", "[safetensors][hostile]") {
   for (std::size_t size = 0; size <= 8; ++size) {
     for (const std::byte fill : {std::byte{0}, std::byte{1}, std::byte{0xff}}) {
       const std::string message = cheap_refusal(Bytes(size, fill));
@@ -101,7 +102,7 @@ TEST_CASE("files of 0 to 8 bytes are refused") {
   }
 }
 
-TEST_CASE("a file of another kind is called no safetensors file") {
+TEST_CASE("a file of another kind is called no safetensors file", "[safetensors][hostile]") {
   // Longer than eight characters, text reads as an enormous length; these are a model's usual neighbors.
   for (const std::string text :
        {"", "{}", "{\"vocab\": {\"a\": 0}}", "once upon a time there was a corpus",
@@ -112,7 +113,7 @@ TEST_CASE("a file of another kind is called no safetensors file") {
   CHECK(contains(header_refusal("<html>"), "is not a safetensors file: the header must start with '{'"));
 }
 
-TEST_CASE("a header longer than the limit is refused before it is read") {
+TEST_CASE("a header longer than the limit is refused before it is read", "[safetensors][hostile]") {
   // A file with a hole: it has the size, but takes neither disk nor memory.
   const TemporaryFolder folder;
   const std::size_t length = SafetensorsFile::max_header_bytes + 1;
@@ -124,7 +125,8 @@ TEST_CASE("a header longer than the limit is refused before it is read") {
   CHECK(largest_allocation < 4096);
 }
 
-TEST_CASE("a header that is no JSON object, or has anything around it, is refused") {
+TEST_CASE("a header that is no JSON object, or has anything around it, is refused",
+          "[safetensors][hostile]") {
   for (const std::string header :
        {"[]", "1", "null", "\"x\"", "x", " {}", "\n{}", "\xef\xbb\xbf{}", "\xff"}) {
     CAPTURE(header);
@@ -141,7 +143,7 @@ TEST_CASE("a header that is no JSON object, or has anything around it, is refuse
   CHECK(header_refusal("{} \t\r\n ").empty());
 }
 
-TEST_CASE("a name that occurs twice is refused, however it is escaped") {
+TEST_CASE("a name that occurs twice is refused, however it is escaped", "[safetensors][hostile]") {
   const std::string tail = R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   CHECK(header_refusal("{\"a\"" + tail + ",\"b\"" + tail + "}").empty());
   CHECK(contains(header_refusal("{\"a\"" + tail + ",\"a\"" + tail + "}"), "tensor \"a\" occurs twice"));
@@ -159,7 +161,7 @@ TEST_CASE("a name that occurs twice is refused, however it is escaped") {
                "has the field \"shape\" twice"));
 }
 
-TEST_CASE("names that no text can hold are refused") {
+TEST_CASE("names that no text can hold are refused", "[safetensors][hostile]") {
   const std::string tail = R"(:{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
   CHECK(contains(header_refusal("{\"a\\u0000b\"" + tail), "U+0000"));
   for (const std::string name :
@@ -170,7 +172,8 @@ TEST_CASE("names that no text can hold are refused") {
   }
 }
 
-TEST_CASE("offsets that fall, are too few, too many, negative, fractional or beyond the data are refused") {
+TEST_CASE("offsets that fall, are too few, too many, negative, fractional or beyond the data are refused",
+          "[safetensors][hostile]") {
   CHECK(contains(tensor_refusal("U8", "[4]", "[8,4]", 8), "fall, from 8 to 4"));
   CHECK(contains(tensor_refusal("U8", "[0]", "[0]", 0), "two non-negative integers, not a list of 1"));
   CHECK(contains(tensor_refusal("U8", "[0]", "[]", 0), "a list of 0"));
@@ -189,7 +192,8 @@ TEST_CASE("offsets that fall, are too few, too many, negative, fractional or bey
   }
 }
 
-TEST_CASE("a shape that does not fit the bytes, overflows or is no list of sizes is refused") {
+TEST_CASE("a shape that does not fit the bytes, overflows or is no list of sizes is refused",
+          "[safetensors][hostile]") {
   CHECK(contains(tensor_refusal("F32", "[1000,1000]", "[0,4]", 4),
                  "shape (1000, 1000) needs 4000000 bytes, its data_offsets give it 4"));
   CHECK(contains(tensor_refusal("F32", "[]", "[0,0]", 0), "needs 4 bytes"));
@@ -217,7 +221,7 @@ TEST_CASE("a shape that does not fit the bytes, overflows or is no list of sizes
   CHECK(contains(tensor_refusal("U8", ones + ",1]", "[0,1]", 1), "more than 64 dimensions"));
 }
 
-TEST_CASE("tensors that overlap, leave a gap or leave a rest are refused") {
+TEST_CASE("tensors that overlap, leave a gap or leave a rest are refused", "[safetensors][hostile]") {
   const auto two = [](const std::string& size_a, const std::string& a, const std::string& size_b,
                       const std::string& b, std::size_t data_bytes) {
     return header_refusal(R"({"a":{"dtype":"U8","shape":[)" + size_a + R"(],"data_offsets":)" + a +
@@ -237,7 +241,8 @@ TEST_CASE("tensors that overlap, leave a gap or leave a rest are refused") {
   CHECK(contains(header_refusal("{}", 1), "byte 0 of the 1 bytes"));
 }
 
-TEST_CASE("an unknown dtype, a missing field, an unknown field and a wrong type are refused") {
+TEST_CASE("an unknown dtype, a missing field, an unknown field and a wrong type are refused",
+          "[safetensors][hostile]") {
   for (const std::string dtype : {"F128", "f32", "F32 ", "", "U4", "F32\\u0000"}) {
     CAPTURE(dtype);
     CHECK(contains(tensor_refusal(dtype, "[1]", "[0,4]", 4), "unknown dtype"));
@@ -258,7 +263,7 @@ TEST_CASE("an unknown dtype, a missing field, an unknown field and a wrong type 
   }
 }
 
-TEST_CASE("metadata other than strings by key is refused") {
+TEST_CASE("metadata other than strings by key is refused", "[safetensors][hostile]") {
   for (const std::string value : {"1", "-1", "1.5", "null", "true", "[]", "{}", "[\"a\"]"}) {
     CAPTURE(value);
     CHECK(contains(header_refusal(R"({"__metadata__":{"k":)" + value + "}}"),
@@ -269,7 +274,7 @@ TEST_CASE("metadata other than strings by key is refused") {
   CHECK(contains(header_refusal(R"({"__metadata__":"k"})"), "\"__metadata__\" must be an object"));
 }
 
-TEST_CASE("100 000 nested brackets are refused on a stack of 256 KB") {
+TEST_CASE("100 000 nested brackets are refused on a stack of 256 KB", "[safetensors][hostile]") {
   const auto run = [](void*) -> void* {
     static std::vector<std::string> messages;
     messages.clear();
@@ -307,7 +312,7 @@ TEST_CASE("100 000 nested brackets are refused on a stack of 256 KB") {
   CHECK(contains(messages[5], "key \"a\", which must be a string, not an object"));
 }
 
-TEST_CASE("messages neither repeat long texts nor pass on control characters") {
+TEST_CASE("messages neither repeat long texts nor pass on control characters", "[safetensors][hostile]") {
   const std::string message = header_refusal("{\"\\u001b[31m\\u202e\\u009b" + std::string(5000, 'n') +
                                              "\":{\"\\n" + std::string(5000, 'f') + "\":1}}");
   CHECK(contains(message, "tensor \"\\x1b[31m\\u202e\\u009bnnn"));
@@ -318,7 +323,7 @@ TEST_CASE("messages neither repeat long texts nor pass on control characters") {
   CHECK(contains(header_refusal("{\"\x1b\xff\":1}"), "\\x1b\\xff"));
 }
 
-TEST_CASE("any one byte changed in a good file never does worse than a refusal") {
+TEST_CASE("any one byte changed in a good file never does worse than a refusal", "[safetensors][hostile]") {
   const Bytes good =
       file_of(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F16","shape":[2,1],"data_offsets":[0,4]},)"
               R"("b":{"dtype":"BOOL","shape":[],"data_offsets":[4,5]}})",
@@ -343,7 +348,7 @@ TEST_CASE("any one byte changed in a good file never does worse than a refusal")
   }
 }
 
-TEST_CASE("what is no readable regular file is refused by its path") {
+TEST_CASE("what is no readable regular file is refused by its path", "[safetensors][hostile]") {
   const TemporaryFolder folder;
   const auto open_refusal = [&](const std::filesystem::path& path) {
     const std::string message = refusal_of([&] { SafetensorsFile::open(path); });
@@ -372,7 +377,7 @@ TEST_CASE("what is no readable regular file is refused by its path") {
   CHECK(contains(message, "Permission denied"));
 }
 
-TEST_CASE("a file on disk is checked as one in memory is") {
+TEST_CASE("a file on disk is checked as one in memory is", "[safetensors][hostile]") {
   const TemporaryFolder folder;
   const Bytes good = one_tensor("F32", "[2]", "[0,8]", data_of(std::vector<float>{1, 2}));
   write_bytes(folder / "good", good);

@@ -34,7 +34,7 @@ bool refused_as(const std::vector<TensorBytes>& tensors, const std::string& part
 
 }  // namespace
 
-TEST_CASE("what is written is read again without change") {
+TEST_CASE("what is written is read again without change", "[safetensors][write]") {
   const TemporaryFolder folder;
   const std::vector<double> doubles = {0.1, -0.0, 1e-320};
   const std::vector<std::int64_t> longs = {INT64_MIN, INT64_MAX};
@@ -63,7 +63,8 @@ TEST_CASE("what is written is read again without change") {
   CHECK(Bytes(file.bytes("f6").begin(), file.bytes("f6").end()) == raw);
 }
 
-TEST_CASE("the written bytes are those of the format, aligned, and the same for the same content") {
+TEST_CASE("the written bytes are those of the format, aligned, and the same for the same content",
+          "[safetensors][write]") {
   const TemporaryFolder folder;
   const std::vector<std::uint8_t> byte = {9};
   const TensorBytes a = tensor_bytes<std::uint8_t>("a", {1}, byte);
@@ -81,7 +82,7 @@ TEST_CASE("the written bytes are those of the format, aligned, and the same for 
   CHECK(read_bytes(folder / "z") == file_of("{}      "));
 }
 
-TEST_CASE("tensors that a reader would refuse are not written") {
+TEST_CASE("tensors that a reader would refuse are not written", "[safetensors][write]") {
   const auto floats = [](std::string name, std::vector<std::ptrdiff_t> shape) {
     return tensor_bytes<float>(std::move(name), std::move(shape), two_floats);
   };
@@ -101,7 +102,8 @@ TEST_CASE("tensors that a reader would refuse are not written") {
   CHECK(refused_as<heed::ShapeError>({floats("a", std::vector<std::ptrdiff_t>(65, 1))}, "65 dimensions"));
 }
 
-TEST_CASE("a written file replaces the old one, keeps its permissions and leaves nothing beside it") {
+TEST_CASE("a written file replaces the old one, keeps its permissions and leaves nothing beside it",
+          "[safetensors][write]") {
   const TemporaryFolder folder;
   write_bytes(folder / "x", Bytes(1000));
   std::filesystem::permissions(folder / "x", std::filesystem::perms{0640});
@@ -111,7 +113,7 @@ TEST_CASE("a written file replaces the old one, keeps its permissions and leaves
   CHECK(folder.names() == std::vector<std::string>{"x"});
 }
 
-TEST_CASE("a new file has the permissions that the process gives to new files") {
+TEST_CASE("a new file has the permissions that the process gives to new files", "[safetensors][write]") {
   const TemporaryFolder folder;
   const mode_t old_mask = ::umask(027);
   write_safetensors(folder / "x", {});
@@ -119,7 +121,8 @@ TEST_CASE("a new file has the permissions that the process gives to new files") 
   CHECK(std::filesystem::status(folder / "x").permissions() == std::filesystem::perms{0640});
 }
 
-TEST_CASE("a file that is called much like a temporary one is neither used nor removed") {
+TEST_CASE("a file that is called much like a temporary one is neither used nor removed",
+          "[safetensors][write]") {
   const TemporaryFolder folder;
   const std::string leftover = "x." + std::to_string(::getpid()) + "-0.tmp";
   write_bytes(folder / leftover, Bytes(3));
@@ -128,7 +131,7 @@ TEST_CASE("a file that is called much like a temporary one is neither used nor r
   CHECK(read_bytes(folder / leftover) == Bytes(3));
 }
 
-TEST_CASE("an error while writing leaves the old file and nothing else") {
+TEST_CASE("an error while writing leaves the old file and nothing else", "[safetensors][write]") {
   const TemporaryFolder folder;
   write_safetensors(folder / "x", {tensor_bytes<float>("old", {2}, two_floats)});
   const Bytes before = read_bytes(folder / "x");
@@ -149,7 +152,7 @@ TEST_CASE("an error while writing leaves the old file and nothing else") {
   CHECK(folder.names() == std::vector<std::string>{"x"});
 }
 
-TEST_CASE("a path that no file can take is refused by its name") {
+TEST_CASE("a path that no file can take is refused by its name", "[safetensors][write]") {
   const TemporaryFolder folder;
   const auto write_refusal = [&](const std::filesystem::path& path) {
     const std::string message = refusal_of([&] { write_safetensors(path, {}); });

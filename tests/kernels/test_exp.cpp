@@ -43,12 +43,12 @@ std::vector<Scalar> arguments(double lowest) {
 }  // namespace
 
 #if defined(__aarch64__)
-TEST_CASE("AArch64 has one instruction set, NEON") {
+TEST_CASE("AArch64 has one instruction set, NEON", "[exp]") {
   CHECK(std::string(isa()) == "neon");
 }
 #endif
 
-TEMPLATE_TEST_CASE("exp is within 1.2 ulp wherever its result is normal", "", float, double) {
+TEMPLATE_TEST_CASE("exp is within 1.2 ulp wherever its result is normal", "[exp]", float, double) {
   const double lowest = sizeof(TestType) == 4 ? -87.3 : -708.3;
   const auto x = arguments<TestType>(lowest);
   const auto y = exps(x);
@@ -64,7 +64,8 @@ TEMPLATE_TEST_CASE("exp is within 1.2 ulp wherever its result is normal", "", fl
   CHECK(static_cast<double>(worst) <= 1.2);
 }
 
-TEMPLATE_TEST_CASE("exp of 0 is 1, of -inf and far below 0, of NaN NaN, in every lane", "", float, double) {
+TEMPLATE_TEST_CASE("exp of 0 is 1, of -inf and far below 0, of NaN NaN, in every lane", "[exp]", float,
+                   double) {
   const std::vector<TestType> x(67, TestType(0));
   for (const TestType y : exps(x)) CHECK(y == 1);
   for (const TestType tiny :
@@ -79,8 +80,8 @@ TEMPLATE_TEST_CASE("exp of 0 is 1, of -inf and far below 0, of NaN NaN, in every
   CHECK(exps(std::vector<TestType>{-std::numeric_limits<TestType>::denorm_min()})[0] == 1);
 }
 
-TEMPLATE_TEST_CASE("exp has the same bits in every lane and never grows as its argument falls", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("exp has the same bits in every lane and never grows as its argument falls", "[exp]",
+                   float, double) {
   std::vector<TestType> x;
   for (int i = 0; i < 100000; ++i) x.push_back(static_cast<TestType>(-i * 1e-3));
   const auto together = exps(x);

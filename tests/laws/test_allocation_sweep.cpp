@@ -89,7 +89,8 @@ struct Training {
 
 }  // namespace
 
-TEST_CASE("the sweep fails each allocation once, and sees what a failed call leaves behind") {
+TEST_CASE("the sweep fails each allocation once, and sees what a failed call leaves behind",
+          "[memory][bad_alloc]") {
   std::vector<long> failures;
   const long made = sweep_allocations(
       "two vectors", [] { return std::vector<std::vector<int>>(2); },
@@ -111,7 +112,8 @@ TEST_CASE("the sweep fails each allocation once, and sees what a failed call lea
 #endif
 }
 
-TEST_CASE("no call of the engine ends the program without memory, or leaves numbers half changed") {
+TEST_CASE("no call of the engine ends the program without memory, or leaves numbers half changed",
+          "[memory][bad_alloc]") {
   const EngineCalls untouched;
   const std::vector<float> before = untouched.numbers();
   const std::size_t count = EngineCalls().calls().size();
@@ -133,7 +135,7 @@ TEST_CASE("no call of the engine ends the program without memory, or leaves numb
   }
 }
 
-TEST_CASE("a cache that gets no memory is what it was") {
+TEST_CASE("a cache that gets no memory is what it was", "[memory][bad_alloc][rotary][cache]") {
   const auto call = [](const char* name, const auto& f) { sweep_object(name, filled_cache, f, described); };
   const Matrix<float> key = random_matrix<float>(4, 8, 3);
   const Matrix<float> value = random_matrix<float>(4, 8, 4);
@@ -164,7 +166,7 @@ TEST_CASE("a cache that gets no memory is what it was") {
   });
 }
 
-TEST_CASE("a decoder that gets no memory goes on as if nothing had happened") {
+TEST_CASE("a decoder that gets no memory goes on as if nothing had happened", "[memory][bad_alloc][cache]") {
   const Gpt<float> model = stirred_model<float>(kConfig, 1);
   const std::vector<TokenId> ids = drawn_ids(9, 7, 2);
   const auto described_decoder = [&](const GptDecoder<float>& decoder) {
@@ -195,7 +197,7 @@ TEST_CASE("a decoder that gets no memory goes on as if nothing had happened") {
   });
 }
 
-TEST_CASE("a training that gets no memory is what it was") {
+TEST_CASE("a training that gets no memory is what it was", "[memory][bad_alloc]") {
   const auto make = [] { return std::make_unique<Training>(); };
   const auto describe = [](const Training& training) { return training.described(); };
   CHECK(sweep_object(
@@ -225,7 +227,7 @@ TEST_CASE("a training that gets no memory is what it was") {
       "clip_gradients", make, [](Training& t) { clip_gradients(t.trainer.parameters(), 1e-3); }, describe);
 }
 
-TEST_CASE("tokenizers, pictures and files without memory end with bad_alloc") {
+TEST_CASE("tokenizers, pictures and files without memory end with bad_alloc", "[memory][bad_alloc]") {
   const std::string corpus =
       "the quick brown fox jumps over the lazy dog, the quicker the better. \xE2\x82\xAC";
   sweep_value("train_bpe", [&] { return train_bpe(corpus, {.vocab_size = 40}).to_json(); });
@@ -263,7 +265,8 @@ TEST_CASE("tokenizers, pictures and files without memory end with bad_alloc") {
   });
 }
 
-TEST_CASE("a pool that gets no memory for its threads is not made, and leaves none behind") {
+TEST_CASE("a pool that gets no memory for its threads is not made, and leaves none behind",
+          "[memory][bad_alloc][threads]") {
   for (const bool lasting : {false, true}) {
     for (long number = 1;; ++number) {
       bool made = false;

@@ -66,8 +66,8 @@ const double kScoreSizes[] = {10.0, 30.0, 100.0, 1e3, 1e6, 1e12};
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every length and head size", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every length and head size",
+                   "[accuracy]", float, double) {
   for (std::size_t n = 0; n < std::size(kLengths); ++n) {
     for (std::size_t d = 0; d < std::size(kDims); ++d) {
       // Every length meets every dimension as query_len and as kv_len, without the full product.
@@ -88,7 +88,7 @@ TEMPLATE_TEST_CASE("an element is as exact as the contract says, for every lengt
   }
 }
 
-TEMPLATE_TEST_CASE("weights and logsumexp agree with the oracle", "", float, double) {
+TEMPLATE_TEST_CASE("weights and logsumexp agree with the oracle", "[accuracy][logsumexp]", float, double) {
   const auto eps = static_cast<double>(std::numeric_limits<TestType>::epsilon());
   for (const AttentionShape& s :
        {AttentionShape{2, 4, 2, 37, 133, 24, 40}, AttentionShape{1, 1, 1, 1, 1, 1, 1},
@@ -106,7 +106,8 @@ TEMPLATE_TEST_CASE("weights and logsumexp agree with the oracle", "", float, dou
   }
 }
 
-TEMPLATE_TEST_CASE("a bias is added to the scores, and -inf in it hides the key", "", float, double) {
+TEMPLATE_TEST_CASE("a bias is added to the scores, and -inf in it hides the key", "[accuracy][mask][bias]",
+                   float, double) {
   // More queries than one block has rows.
   const AttentionShape s{2, 2, 2, 310, 131, 16, 24};
   const auto in = random_inputs<TestType>(s, 9);
@@ -131,7 +132,8 @@ TEMPLATE_TEST_CASE("a bias is added to the scores, and -inf in it hides the key"
   }
 }
 
-TEMPLATE_TEST_CASE("scores of any finite size neither overflow nor lose the largest", "", float, double) {
+TEMPLATE_TEST_CASE("scores of any finite size neither overflow nor lose the largest", "[accuracy]", float,
+                   double) {
   // Scores in the thousands carry rounding errors of eps * |score|: where two keys nearly tie, the error of
   // one element is a matter of luck, the loops' as much as the engine's. So here the bound is on the root of
   // the mean square over many problems.
@@ -156,7 +158,7 @@ TEMPLATE_TEST_CASE("scores of any finite size neither overflow nor lose the larg
   }
 }
 
-TEST_CASE("long double runs through the same functions, on the reference loops") {
+TEST_CASE("long double runs through the same functions, on the reference loops", "[accuracy]") {
   const AttentionShape s{2, 2, 1, 9, 12, 5, 4};
   const auto in = random_inputs<double>(s, 21);
   const auto wide = in.cast<long double>();
@@ -166,7 +168,7 @@ TEST_CASE("long double runs through the same functions, on the reference loops")
   CHECK(static_cast<double>((exact - engine.cast<long double>()).cwiseAbs().maxCoeff()) < 1e-15);
 }
 
-TEST_CASE("automatic differentiation runs through the same functions") {
+TEST_CASE("automatic differentiation runs through the same functions", "[accuracy]") {
   using Dual = Eigen::AutoDiffScalar<Eigen::Vector2d>;
   Random random(22);
   const auto dual_matrix = [&](Index rows, Index cols) {
@@ -206,7 +208,7 @@ TEST_CASE("automatic differentiation runs through the same functions") {
   }
 }
 
-TEMPLATE_TEST_CASE("a scale other than the default is used as given", "", float, double) {
+TEMPLATE_TEST_CASE("a scale other than the default is used as given", "[accuracy]", float, double) {
   const AttentionShape s{1, 1, 1, 5, 7, 4, 4};
   const auto in = random_inputs<TestType>(s, 1);
   for (const double scale : {0.0, 1.0, -0.5, 2.5}) {

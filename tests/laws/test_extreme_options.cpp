@@ -70,7 +70,7 @@ void check_window(Index left, Index right, Index offset) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("windows and query offsets of any size hide what they say", "", float, double,
+TEMPLATE_TEST_CASE("windows and query offsets of any size hide what they say", "[options]", float, double,
                    long double) {
   for (const Index left : kExtremes) {
     for (const Index right : kExtremes) {
@@ -87,8 +87,8 @@ TEMPLATE_TEST_CASE("windows and query offsets of any size hide what they say", "
   }
 }
 
-TEMPLATE_TEST_CASE("a ring gives the bits of all keys or refuses, whatever the window and the offset", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a ring gives the bits of all keys or refuses, whatever the window and the offset",
+                   "[options][cache][bits][errors]", float, double) {
   using T = TestType;
   const Index length = 300;
   const Index capacity = 40;
@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("a ring gives the bits of all keys or refuses, whatever the w
   CHECK(accepted > 0);
 }
 
-TEST_CASE("starts of any size are those of the rows, or an exception") {
+TEST_CASE("starts of any size are those of the rows, or an exception", "[options][ragged][errors]") {
   const Matrix<double> x = random_matrix<double>(3, 4, 1);
   Random random(1);
   const MultiHeadAttention<double> layer(4, 2, random);
@@ -147,7 +147,7 @@ TEST_CASE("starts of any size are those of the rows, or an exception") {
   }
 }
 
-TEST_CASE("sizes of any size are planned or refused") {
+TEST_CASE("sizes of any size are planned or refused", "[options][errors][plan]") {
   Index AttentionShape::*const sizes[] = {&AttentionShape::batch_size,   &AttentionShape::num_heads,
                                           &AttentionShape::num_kv_heads, &AttentionShape::query_len,
                                           &AttentionShape::kv_len,       &AttentionShape::head_dim,
@@ -195,7 +195,7 @@ TEST_CASE("sizes of any size are planned or refused") {
   CHECK(planned > 1000);
 }
 
-TEST_CASE("every other integer of attention may be anything") {
+TEST_CASE("every other integer of attention may be anything", "[options][rotary][cache]") {
   const Matrix<double> x = random_matrix<double>(6, 4, 1);
   Random random(1);
   const MultiHeadAttention<double> layer(4, 2, random);
@@ -273,7 +273,7 @@ TEST_CASE("every other integer of attention may be anything") {
   }
 }
 
-TEST_CASE("integers of the other parts may be anything") {
+TEST_CASE("integers of the other parts may be anything", "[options]") {
   const Matrix<double> x = random_matrix<double>(6, 4, 1);
   const std::vector<double> curve = {1, 2, 3};
   for (const Index a : kExtremes) {
@@ -317,7 +317,8 @@ TEST_CASE("integers of the other parts may be anything") {
   }
 }
 
-TEST_CASE("sequences of nothing cost nothing, however many they are and whoever looks on") {
+TEST_CASE("sequences of nothing cost nothing, however many they are and whoever looks on",
+          "[options][rotary]") {
   const Index many = Index{1} << 31;
   const Matrix<float> none(0, 6);
   const Matrix<float> no_bias(0, 0);

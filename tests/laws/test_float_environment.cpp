@@ -143,9 +143,8 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "any threads give the same bits under any rounding mode, and where subnormals are flushed to zero", "",
-    float, double) {
+TEMPLATE_TEST_CASE("any threads give the same bits under any rounding mode, and with subnormals flushed",
+                   "[float_environment][threads][bits]", float, double) {
   ThreadPool pool(4);
   FreshThreads fresh;
   const std::vector<TestType> plain = results_under<TestType>(Environment::nearest, nullptr);

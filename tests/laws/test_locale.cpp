@@ -102,7 +102,7 @@ std::string comma_locale(const heed_test::TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("texts and files have the same numbers in a locale with decimal commas") {
+TEST_CASE("texts and files have the same numbers in a locale with decimal commas", "[locale][rotary]") {
   const std::vector<std::string> expected = texts();
   CHECK(expected[0] == "rotary(64 of each head, half split, base 1234567.5, positions divided by 1.25)");
   CHECK(contains(expected[2], "softcap 1234.5"));
@@ -122,7 +122,7 @@ TEST_CASE("texts and files have the same numbers in a locale with decimal commas
   std::setlocale(LC_ALL, "C");
 }
 
-TEST_CASE("numbers in messages have no more digits than they need") {
+TEST_CASE("numbers in messages have no more digits than they need", "[locale]") {
   CHECK(detail::number_text(0.1) == "0.1");
   CHECK(detail::number_text(0.1F) == "0.1");
   CHECK(detail::number_text(500000.0) == "500000");

@@ -42,7 +42,8 @@ GptConfig config_of(PositionKind positions, bool gated) {
 
 }  // namespace
 
-TEST_CASE("layers of absurd sizes are refused by their bytes before any memory is taken") {
+TEST_CASE("layers of absurd sizes are refused by their bytes before any memory is taken",
+          "[memory][rotary][cache][errors]") {
   Random random(1);
   CHECK(contains(refusal([&] { TokenEmbedding<float>(large, 4096, random); }),
                  "a matrix of 1073741824 x 4096 needs 17592186044416 bytes"));
@@ -75,7 +76,8 @@ TEST_CASE("layers of absurd sizes are refused by their bytes before any memory i
   CHECK(KvCache<float>::bytes_of({.head_dim = huge, .value_dim = huge, .capacity = 1}) > physical_memory());
 }
 
-TEST_CASE("a GPT of absurd sizes, its training and its decoder are refused by their bytes") {
+TEST_CASE("a GPT of absurd sizes, its training and its decoder are refused by their bytes",
+          "[memory][rotary][cache][errors]") {
   Random random(1);
   GptConfig config{.vocab_size = 96, .num_layers = 100'000, .num_heads = 32, .d_model = 4096};
   const std::string message = refusal([&] { Gpt<float>(config, random); });
@@ -107,8 +109,8 @@ TEST_CASE("a GPT of absurd sizes, its training and its decoder are refused by th
                  "there are 10000 tokens: a window of 100000 and the token after it need more"));
 }
 
-TEMPLATE_TEST_CASE("a GPT, its trainer and its decoder take the bytes that were counted, to a twentieth", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a GPT, its trainer and its decoder take the bytes that were counted, to a twentieth",
+                   "[memory][rotary][cache]", float, double) {
   for (const PositionKind positions :
        {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
     for (const bool gated : {false, true}) {

@@ -17,7 +17,8 @@ constexpr Index kMaxWorkWithoutOracle = 20 * kMaxWork;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("with any options, an element is as exact as the contract says", "", float, double) {
+TEMPLATE_TEST_CASE("with any options, an element is as exact as the contract says", "[options]", float,
+                   double) {
   for (std::uint64_t seed = 0; seed < kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWork);
     CAPTURE(p.to_string());
@@ -38,7 +39,7 @@ TEMPLATE_TEST_CASE("with any options, an element is as exact as the contract say
 }
 
 TEMPLATE_TEST_CASE("with any options, the same bits on any threads, with weights, observers or nothing",
-                   "[threads]", float, double) {
+                   "[options][threads][bits]", float, double) {
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(4)};
   for (std::uint64_t seed = 1000; seed < 1000 + kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
@@ -58,8 +59,8 @@ TEMPLATE_TEST_CASE("with any options, the same bits on any threads, with weights
   }
 }
 
-TEMPLATE_TEST_CASE("with any options, the same bits for every storage order, stride and alignment", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("with any options, the same bits for every storage order, stride and alignment",
+                   "[options][bits]", float, double) {
   for (std::uint64_t seed = 2000; seed < 2000 + kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
@@ -78,9 +79,8 @@ TEMPLATE_TEST_CASE("with any options, the same bits for every storage order, str
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "with any options, a sequence, a head and a chunk of queries have the same bits alone as in the whole",
-    "", float, double) {
+TEMPLATE_TEST_CASE("with any options, a sequence, head or chunk has the same bits alone as in the whole",
+                   "[options][bits]", float, double) {
   for (std::uint64_t seed = 3000; seed < 3000 + kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
@@ -103,8 +103,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row sees changes no bit", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row sees changes no bit",
+                   "[options][bits][nan]", float, double) {
   for (std::uint64_t seed = 4000; seed < 4000 + kProblems; ++seed) {
     Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     CAPTURE(p.to_string());
@@ -114,8 +114,8 @@ TEMPLATE_TEST_CASE("with any options, NaN, Inf or garbage in a key that no row s
   }
 }
 
-TEMPLATE_TEST_CASE("with any options, NaN in a value or a key reaches exactly the rows that see it", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("with any options, NaN in a value or a key reaches exactly the rows that see it",
+                   "[options][nan]", float, double) {
   for (std::uint64_t seed = 5000; seed < 5000 + kProblems; ++seed) {
     const Problem p = Draw(seed).problem(kMaxWorkWithoutOracle);
     const AttentionShape& s = p.shape;
@@ -151,7 +151,7 @@ TEMPLATE_TEST_CASE("with any options, NaN in a value or a key reaches exactly th
   }
 }
 
-TEST_CASE("the draws reach every option, and the sizes where tiles end") {
+TEST_CASE("the draws reach every option, and the sizes where tiles end", "[options][rotary][ragged]") {
   int ragged = 0, causal = 0, windows = 0, padded = 0, biases = 0, flags = 0, shared_rows = 0, sloping = 0,
       caps = 0;
   int sinking = 0, rotary = 0, negative = 0, tile_edges = 0, nothing = 0, grouped = 0, many_heads_apart = 0;

@@ -80,7 +80,8 @@ void check_layer(const std::string& name, const Layer& layer, Index cols, const 
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of a layer", "", float, double, long double) {
+TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of a layer", "[padding][mask][gradient]",
+                   float, double, long double) {
   using T = TestType;
   Random random(3);
   const Matrix<T> grad = random_gradient<T>(9, 2);
@@ -106,8 +107,8 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of a layer", "", 
   }
 }
 
-TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its own or its keys'", "", float,
-                   double, long double) {
+TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its own or its keys'",
+                   "[padding][mask][rotary][gradient]", float, double, long double) {
   using T = TestType;
   Random random(4);
   const Index d = 12;
@@ -160,8 +161,8 @@ TEMPLATE_TEST_CASE("what stands in padding reaches no gradient of attention, its
                  });
 }
 
-TEMPLATE_TEST_CASE("a NaN that something depends on is not taken for padding", "", float, double,
-                   long double) {
+TEMPLATE_TEST_CASE("a NaN that something depends on is not taken for padding", "[padding][mask][nan]", float,
+                   double, long double) {
   using T = TestType;
   Random random(5);
   Matrix<T> grad = Matrix<T>::Zero(kRows, 9);
@@ -188,8 +189,8 @@ TEMPLATE_TEST_CASE("a NaN that something depends on is not taken for padding", "
   CHECK(gradients.w_q.array().isNaN().all());
 }
 
-TEMPLATE_TEST_CASE("rows of a text that no target asks about reach no step of its training", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("rows of a text that no target asks about reach no step of its training", "[padding]",
+                   float, double) {
   using T = TestType;
   for (const bool is_gated : {false, true}) {
     GptConfig config{.vocab_size = 10, .context = 8, .num_layers = 2, .num_heads = 2, .d_model = 16};
@@ -215,8 +216,8 @@ TEMPLATE_TEST_CASE("rows of a text that no target asks about reach no step of it
   }
 }
 
-TEMPLATE_TEST_CASE("padding is cleared where lengths say so, and lengths that fit no rows are named", "",
-                   float, long double) {
+TEMPLATE_TEST_CASE("padding is cleared where lengths say so, and lengths that fit no rows are named",
+                   "[padding][mask][errors]", float, long double) {
   using T = TestType;
   Matrix<T> rows = Matrix<T>::Ones(6, 2);
   rows(2, 0) = kNaN<T>;

@@ -109,7 +109,7 @@ struct Options {
 
 }  // namespace
 
-TEST_CASE("the counters count") {
+TEST_CASE("the counters count", "[resources]") {
 #if defined(HEED_COUNTS_MALLOC)
   CHECK(count([] {
           void* volatile memory = std::malloc(1);  // volatile: else no call is left
@@ -126,8 +126,8 @@ TEST_CASE("the counters count") {
 #endif
 }
 
-TEMPLATE_TEST_CASE("a run of attention needs no memory, whatever the batch, the options and who looks on", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a run of attention needs no memory, whatever the batch, the options and who looks on",
+                   "[resources][cache][ragged][memory]", float, double) {
   using T = TestType;
   const auto score = [](T x, Index, Index, Index i, Index j) { return x + T(0.01) * T(i - j); };
   const auto visible = visible_where([](Index, Index, Index, Index j) { return j % 5 != 3; });
@@ -194,7 +194,8 @@ TEMPLATE_TEST_CASE("a run of attention needs no memory, whatever the batch, the 
   }
 }
 
-TEMPLATE_TEST_CASE("a backward run needs no memory, whatever the batch and the options", "", float, double) {
+TEMPLATE_TEST_CASE("a backward run needs no memory, whatever the batch and the options",
+                   "[resources][rotary][ragged][gradient][memory]", float, double) {
   using T = TestType;
   for (const AttentionShape& s : shapes()) {
     const auto in = inputs_of<T>(s, 1);
@@ -231,7 +232,7 @@ TEMPLATE_TEST_CASE("a backward run needs no memory, whatever the batch and the o
 }
 
 TEMPLATE_TEST_CASE("a tape of a layer forward and back needs no memory, whatever the batch and the options",
-                   "", float, double) {
+                   "[resources][ragged][memory]", float, double) {
   using T = TestType;
   Random random(2);
   const MultiHeadAttention<T> layer(
@@ -273,8 +274,8 @@ TEMPLATE_TEST_CASE("a tape of a layer forward and back needs no memory, whatever
   }
 }
 
-TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch and the options", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch and the options",
+                   "[resources][ragged][plan][memory]", float, double) {
   using T = TestType;
   Random random(2);
   const MultiHeadAttention<T> layer(
@@ -327,7 +328,7 @@ TEMPLATE_TEST_CASE("a run of a layer's plan needs no memory, whatever the batch 
   }
 }
 
-TEMPLATE_TEST_CASE("products need no memory", "", float, double) {
+TEMPLATE_TEST_CASE("products need no memory", "[resources][memory]", float, double) {
   using T = TestType;
   const Matrix<T> a = random_matrix<T>(300, 70, 1);
   const Matrix<T> b = random_matrix<T>(70, 200, 2);
@@ -345,8 +346,8 @@ TEMPLATE_TEST_CASE("products need no memory", "", float, double) {
   }
 }
 
-TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives the layer's bits", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives the layer's bits",
+                   "[resources][memory]", float, double) {
   Random random(2);
   const MultiHeadAttention<TestType> layer(24, 3, random);
   const Matrix<TestType> x = random_matrix<TestType>(2 * 40, 24, 3);
@@ -380,7 +381,8 @@ TEMPLATE_TEST_CASE("a run of a layer allocates nothing, takes no lock, and gives
                  "out (80 x 24) overlaps x (80 x 24)"));
 }
 
-TEMPLATE_TEST_CASE("training allocates nothing once the trainer is made", "", float, double) {
+TEMPLATE_TEST_CASE("training allocates nothing once the trainer is made", "[resources][rotary][memory]",
+                   float, double) {
   GptConfig config{.vocab_size = 300, .context = 40, .num_layers = 2, .num_heads = 2, .d_model = 24};
   for (const bool all_options : {false, true}) {
     config.gated = config.bias = all_options;

@@ -22,7 +22,7 @@ const AttentionShape kShapes[] = {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the same bits for 1 to 8 threads", "[threads]", float, double) {
+TEMPLATE_TEST_CASE("the same bits for 1 to 8 threads", "[bits][threads]", float, double) {
   for (const AttentionShape& s : kShapes) {
     const auto in = random_inputs<TestType>(s, 1);
     for (const Mask& mask : {Mask(), causal()}) {
@@ -37,7 +37,7 @@ TEMPLATE_TEST_CASE("the same bits for 1 to 8 threads", "[threads]", float, doubl
   }
 }
 
-TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time", "", float, double) {
+TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time", "[bits]", float, double) {
   for (AttentionShape s : kShapes) {
     s.batch_size = 1;
     const auto in = random_inputs<TestType>(s, 2);
@@ -61,7 +61,7 @@ TEMPLATE_TEST_CASE("the same bits for a full pass, chunks and one row at a time"
 }
 
 TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, for many heads and for one",
-                   "", float, double) {
+                   "[bits]", float, double) {
   const AttentionShape s{3, 4, 2, 61, 61, 12, 20};
   const auto in = random_inputs<TestType>(s, 4);
   for (const Mask& mask : {Mask(), causal()}) {
@@ -80,7 +80,7 @@ TEMPLATE_TEST_CASE("the same bits for a batch and for its sequences one by one, 
   }
 }
 
-TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment", "", float, double) {
+TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment", "[bits]", float, double) {
   using ByColumns = Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
   for (const AttentionShape& s : kShapes) {
     const auto in = random_inputs<TestType>(s, 6);
@@ -122,7 +122,7 @@ TEMPLATE_TEST_CASE("the same bits for every storage order, stride and alignment"
 }
 
 TEMPLATE_TEST_CASE("rows of a column-major matrix are written at any alignment, and nothing above or below",
-                   "", float, double) {
+                   "[bits]", float, double) {
   using ByColumns = Eigen::Matrix<TestType, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
   constexpr Index max_above = 17;  // more than a vector register has elements
   for (const AttentionShape& s :
@@ -144,7 +144,8 @@ TEMPLATE_TEST_CASE("rows of a column-major matrix are written at any alignment, 
   }
 }
 
-TEMPLATE_TEST_CASE("asking for the weights and the logsumexp changes no bit of out", "", float, double) {
+TEMPLATE_TEST_CASE("asking for the weights and the logsumexp changes no bit of out", "[bits][logsumexp]",
+                   float, double) {
   for (const AttentionShape& s : kShapes) {
     const auto in = random_inputs<TestType>(s, 7);
     for (const Mask& mask : {Mask(), causal()}) {
@@ -155,7 +156,7 @@ TEMPLATE_TEST_CASE("asking for the weights and the logsumexp changes no bit of o
   }
 }
 
-TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "", float, double) {
+TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "[bits][mask]", float, double) {
   const AttentionShape s{1, 1, 1, 140, 140, 16, 16};
   const auto in = random_inputs<TestType>(s, 8);
   const auto full = scaled_dot_product_attention(in.query, in.key, in.value, options_for(s, causal()));
@@ -174,8 +175,8 @@ TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "",
 }
 
 TEMPLATE_TEST_CASE(
-    "a row of a matrix product has the same bits alone, in a block, in any storage order and on any threads",
-    "[threads]", float, double) {
+    "a row of a matrix product has the same bits alone, in any storage order and on any threads",
+    "[bits][threads]", float, double) {
   for (const auto& [rows, depth, cols] :
        {std::array<Index, 3>{1, 1, 1}, {13, 300, 70}, {200, 64, 33}, {50, 513, 530}, {400, 17, 1100}}) {
     const Matrix<TestType> a = random_matrix<TestType>(rows, depth, 11);
@@ -213,8 +214,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("one query on heads that share keys gives each head the bits it has alone", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("one query on heads that share keys gives each head the bits it has alone", "[bits]",
+                   float, double) {
   ThreadPool pool(3);
   for (const auto& [heads, kv_heads] : {std::pair<Index, Index>{4, 1}, {6, 3}, {40, 1}, {7, 7}}) {
     const AttentionShape s = {2, heads, kv_heads, 1, 150, 9, 20};
@@ -245,7 +246,7 @@ TEMPLATE_TEST_CASE("one query on heads that share keys gives each head the bits 
   }
 }
 
-TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes nothing else", "", float,
+TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes nothing else", "[bits]", float,
                    double) {
   constexpr Index cols = 96;
   constexpr Index stride = 128;  // whole cache lines: every row begins as far into one as the first
@@ -265,7 +266,7 @@ TEMPLATE_TEST_CASE("where a product is written changes no bit, and it writes not
 }
 
 TEMPLATE_TEST_CASE("where the right factor of a product begins changes no bit, and nothing beside it counts",
-                   "", float, double) {
+                   "[bits]", float, double) {
   constexpr Index stride = 128;  // whole cache lines, as above
   const TestType nan = std::numeric_limits<TestType>::quiet_NaN();
   for (const auto& [depth, cols] : {std::pair<Index, Index>{40, 96}, {40, 17}, {37, 16}, {9, 33}, {3, 5}}) {
@@ -299,8 +300,8 @@ TEMPLATE_TEST_CASE("where the right factor of a product begins changes no bit, a
   }
 }
 
-TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads", "[threads]",
-                   float, double) {
+TEMPLATE_TEST_CASE("a layer gives a sequence the same bits alone, in a batch and with threads",
+                   "[bits][threads]", float, double) {
   Random random(5);
   const MultiHeadAttention<TestType> layer(48, 4, random);
   const Matrix<TestType> x = random_matrix<TestType>(3 * 37, 48, 6);

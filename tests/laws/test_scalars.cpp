@@ -81,7 +81,7 @@ Matrix<S> walk() {
 
 }  // namespace
 
-TEST_CASE("every layer works in long double, as in double") {
+TEST_CASE("every layer works in long double, as in double", "[scalars]") {
   const Matrix<double> in_double = walk<double>();
   const Matrix<double> in_long_double = walk<long double>().cast<double>();
   CHECK((in_double - in_long_double).cwiseAbs().maxCoeff() <= 1e-12);
@@ -102,11 +102,12 @@ Matrix<double> values_of(const Matrix<Dual>& x) {
 
 }  // namespace
 
-TEST_CASE("every layer works with a scalar that carries derivatives, as in double") {
+TEST_CASE("every layer works with a scalar that carries derivatives, as in double", "[scalars][gradient]") {
   CHECK((walk<double>() - values_of(walk<Dual>())).cwiseAbs().maxCoeff() <= 1e-12);
 }
 
-TEST_CASE("derivatives carried through activations and norms are those of their backward passes") {
+TEST_CASE("derivatives carried through activations and norms are those of their backward passes",
+          "[scalars][gradient]") {
   // One number runs through the parts of GELU (series and fraction), its neighbors stand still.
   for (const double at : {-9.0, -3.0, -1.99, -0.4, 0.3, 1.99, 2.5, 7.0}) {
     Matrix<double> x(1, 4);

@@ -68,7 +68,7 @@ ExactActivation exact_activation(Activation kind, Exact x, bool fused) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("an activation is exact to a few roundings, and an element has the same bits in any place",
-                   "[threads]", float, double) {
+                   "[activation][threads][bits]", float, double) {
   using T = TestType;
   const bool fused = std::string(isa()) != "baseline";
   for_each_size([&](Index rows, Index cols, std::uint64_t seed) {
@@ -130,8 +130,8 @@ TEMPLATE_TEST_CASE("an activation is exact to a few roundings, and an element ha
   });
 }
 
-TEMPLATE_TEST_CASE("GELU and SiLU have the measured error from -40 to 40, tails included", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("GELU and SiLU have the measured error from -40 to 40, tails included", "[activation]",
+                   float, double) {
   using T = TestType;
   // In units of eps, the largest of all instruction sets plus a tenth at most:
   //   value  of x;  slope  of the sizes of its terms;  tail  of the value
@@ -183,9 +183,8 @@ TEMPLATE_TEST_CASE("GELU and SiLU have the measured error from -40 to 40, tails 
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "activations and their slopes at zeros, infinities, NaN, far out and at the smallest numbers", "", float,
-    double, long double) {
+TEMPLATE_TEST_CASE("activations and slopes at zeros, infinities, NaN, far out and at the smallest numbers",
+                   "[activation][nan]", float, double, long double) {
   using T = TestType;
   constexpr T smallest = std::numeric_limits<T>::denorm_min();
   constexpr T most = std::numeric_limits<T>::max();
@@ -234,8 +233,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("gradients of activations and gated units are those of differences", "", double,
-                   long double) {
+TEMPLATE_TEST_CASE("gradients of activations and gated units are those of differences",
+                   "[activation][gradient]", double, long double) {
   using T = TestType;
   for (const Activation kind : kActivations) {
     CAPTURE(kind);

@@ -44,7 +44,7 @@ Matrix<int> dropped(const Matrix<float>& out) {
 
 }  // namespace
 
-TEST_CASE("dropout has the numbers of Philox4x32-10, known answers first") {
+TEST_CASE("dropout has the numbers of Philox4x32-10, known answers first", "[dropout]") {
   // kat_vectors of Random123.
   CHECK(philox({0, 0, 0, 0}, {0, 0}) ==
         std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
@@ -82,7 +82,7 @@ TEST_CASE("dropout has the numbers of Philox4x32-10, known answers first") {
 }
 
 TEMPLATE_TEST_CASE("which elements are dropped depends on their places, the seed and the stream alone",
-                   "[threads]", float, double) {
+                   "[dropout][threads]", float, double) {
   using T = TestType;
   const Matrix<T> x = random_matrix<T>(300, 131, 1);
   const DropoutOptions options{0.25, 11, 12};
@@ -119,7 +119,7 @@ TEMPLATE_TEST_CASE("which elements are dropped depends on their places, the seed
   CHECK(dropout(Matrix<T>(4, 0), options).cols() == 0);
 }
 
-TEST_CASE("dropout drops at its rate, others with another seed or stream, and keeps the mean") {
+TEST_CASE("dropout drops at its rate, others with another seed or stream, and keeps the mean", "[dropout]") {
   constexpr Index n = 1000;
   const Matrix<float> x = Matrix<float>::Ones(n, n);
   const auto drops = [&](const DropoutOptions& options) { return dropped(dropout(x, options)); };
@@ -148,7 +148,8 @@ TEST_CASE("dropout drops at its rate, others with another seed or stream, and ke
   CHECK(std::abs(agreed(pattern.topRows(n - 1), pattern.bottomRows(n - 1)) - 0.5 * n * (n - 1)) <= 2.5 * n);
 }
 
-TEMPLATE_TEST_CASE("a rate of 0 keeps everything, a rate outside [0, 1) is an error", "", float, double) {
+TEMPLATE_TEST_CASE("a rate of 0 keeps everything, a rate outside [0, 1) is an error", "[dropout][errors]",
+                   float, double) {
   using T = TestType;
   const Matrix<T> x = random_matrix<T>(20, 30, 1);
   CHECK(same_bits(dropout(x, {}), x));
@@ -165,7 +166,7 @@ TEMPLATE_TEST_CASE("a rate of 0 keeps everything, a rate outside [0, 1) is an er
   CHECK((out.array() == 0).any());
 }
 
-TEST_CASE("the gradient of dropout is dropout of the gradient") {
+TEST_CASE("the gradient of dropout is dropout of the gradient", "[dropout][gradient]") {
   Matrix<double> x = random_matrix<double>(4, 9, 14);
   const Matrix<double> factors = random_matrix<double>(4, 9, 15);
   const DropoutOptions options{0.3, 5, 6};

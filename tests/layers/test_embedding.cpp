@@ -19,7 +19,7 @@ using namespace heed::test;
 
 }  // namespace
 
-TEST_CASE("an embedding is a row of the table, filled row by row from one generator") {
+TEST_CASE("an embedding is a row of the table, filled row by row from one generator", "[embedding]") {
   Random random(0xC0FFEE);
   const TokenEmbedding<double> embedding(78, 16, random);
   Random same(0xC0FFEE);
@@ -33,7 +33,8 @@ TEST_CASE("an embedding is a row of the table, filled row by row from one genera
   CHECK(embedding.forward(std::vector<std::int32_t>{}).rows() == 0);
 }
 
-TEST_CASE("an id outside the table is an exception that names the id, its place and the size") {
+TEST_CASE("an id outside the table is an exception that names the id, its place and the size",
+          "[embedding][errors]") {
   Random random(1);
   const TokenEmbedding<float> embedding(10, 4, random);
   const auto message = [&](auto id) {
@@ -50,8 +51,8 @@ TEST_CASE("an id outside the table is an exception that names the id, its place 
   CHECK(contains(message_of<ShapeError>([&] { TokenEmbedding<float>(0, 4, random); }), "vocab_size is 0"));
 }
 
-TEMPLATE_TEST_CASE("gradients of an embedding are those of differences, of a token that comes again too", "",
-                   double, long double) {
+TEMPLATE_TEST_CASE("gradients of an embedding are those of differences, of a token that comes again too",
+                   "[embedding][gradient]", double, long double) {
   using T = TestType;
   TokenEmbedding<T> layer(6, 3, drawing());
   const std::vector<TokenId> ids = {4, 0, 4, 5, 4};

@@ -59,7 +59,7 @@ bool close(T a, Exact b, Exact scale) {
 }  // namespace
 
 TEMPLATE_TEST_CASE("a norm of s (1, -1, 1, -1) is (1, -1, 1, -1) up to the largest number, with its gradient",
-                   "", float, double, long double) {
+                   "[numbers][gradient]", float, double, long double) {
   using T = TestType;
   using Limits = std::numeric_limits<T>;
   // 37 columns: whole packets and a rest. RMSNorm has the same rows.
@@ -93,8 +93,8 @@ TEMPLATE_TEST_CASE("a norm of s (1, -1, 1, -1) is (1, -1, 1, -1) up to the large
   }
 }
 
-TEMPLATE_TEST_CASE("rows at both ends of a type have the norm of the same row in the middle", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("rows at both ends of a type have the norm of the same row in the middle", "[numbers]",
+                   float, double) {
   using T = TestType;
   using Limits = std::numeric_limits<T>;
   for (const Index cols : {3, 40}) {
@@ -119,9 +119,8 @@ TEMPLATE_TEST_CASE("rows at both ends of a type have the norm of the same row in
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "LayerNorm of equal elements is 0, whatever they are, and an ordinary row has its bits beside them", "",
-    float, double, long double) {
+TEMPLATE_TEST_CASE("LayerNorm of equal elements is 0, and an ordinary row has its bits beside them",
+                   "[numbers]", float, double, long double) {
   using T = TestType;
   const Matrix<T> ordinary = random_matrix<T>(1, 13, 8);
   const auto alone = run_norm<T>(ordinary, ordinary, {});
@@ -139,7 +138,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("gradients of any size have their norm, and are clipped to it", "", float, double) {
+TEMPLATE_TEST_CASE("gradients of any size have their norm, and are clipped to it", "[numbers][gradient]",
+                   float, double) {
   using T = TestType;
   using Limits = std::numeric_limits<T>;
   Matrix<T> value = Matrix<T>::Zero(3, 50);
@@ -169,9 +169,8 @@ TEMPLATE_TEST_CASE("gradients of any size have their norm, and are clipped to it
   CHECK(gradient_norm(std::vector<Parameter<T>>{{"w", mutable_view(value), mutable_view(grad)}}) == 0);
 }
 
-TEMPLATE_TEST_CASE(
-    "Adam's first step is the rate for a gradient of any size, and its weight goes on learning", "", float,
-    double) {
+TEMPLATE_TEST_CASE("Adam's first step is the rate for a gradient of any size, and its weight learns on",
+                   "[numbers][gradient]", float, double) {
   using T = TestType;
   for (const T size :
        {T(1), T(1e18F), T(1e25F), std::numeric_limits<T>::max() / 2, std::numeric_limits<T>::max()}) {
@@ -203,8 +202,8 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEMPLATE_TEST_CASE("losses of any finite logits have finite gradients, and their mean does not overflow", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("losses of any finite logits have finite gradients, and their mean does not overflow",
+                   "[numbers][gradient]", float, double) {
   using T = TestType;
   constexpr T most = std::numeric_limits<T>::max();
   Matrix<T> logits(3, 3);
@@ -281,7 +280,7 @@ std::vector<T> whole_range() {
 
 }  // namespace
 
-TEST_CASE("silu has its values where the exponential alone is no number any more") {
+TEST_CASE("silu has its values where the exponential alone is no number any more", "[numbers]") {
   Matrix<float> x(1, 3);
   x << -88, -89, -103;
   const Matrix<float> y = activate(Activation::silu, x);
@@ -290,8 +289,8 @@ TEST_CASE("silu has its values where the exponential alone is no number any more
   CHECK(y(0, 2) == -1.9e-43F);
 }
 
-TEMPLATE_TEST_CASE("activations, their slopes and gates are exact over the whole range of their type", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("activations, their slopes and gates are exact over the whole range of their type",
+                   "[numbers]", float, double) {
   using T = TestType;
   using Limits = std::numeric_limits<T>;
   // In eps of the value, or of the terms of a slope; in the tail of a GELU, which is an exponential of a

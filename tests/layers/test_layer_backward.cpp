@@ -104,8 +104,8 @@ void for_each_case(const std::function<void(Case<T>&)>& f) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a tape's forward has the bits of the layer, and its gradients are those of the loss", "",
-                   double, long double) {
+TEMPLATE_TEST_CASE("a tape's forward has the bits of the layer, and its gradients are those of the loss",
+                   "[multi_head][gradient][bits]", double, long double) {
   using T = TestType;
   for_each_case<T>([](Case<T>& c) {
     MultiHeadAttention<T> layer = c.layer();
@@ -167,8 +167,8 @@ TEMPLATE_TEST_CASE("a tape's forward has the bits of the layer, and its gradient
   });
 }
 
-TEMPLATE_TEST_CASE("gradients add up over passes, and have the same bits for any number of threads", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("gradients add up over passes, and have the same bits for any number of threads",
+                   "[multi_head][gradient][threads][bits]", float, double) {
   using T = TestType;
   for_each_case<T>([](Case<T>& c) {
     const MultiHeadAttention<T> layer = c.layer();
@@ -200,7 +200,7 @@ TEMPLATE_TEST_CASE("gradients add up over passes, and have the same bits for any
   });
 }
 
-TEST_CASE("a tape refuses what does not fit, before it writes anything") {
+TEST_CASE("a tape refuses what does not fit, before it writes anything", "[multi_head][gradient][errors]") {
   Random random(1);
   const MultiHeadAttention<double> layer(12, 2, random);
   const MultiHeadAttention<double> wider(24, 2, random);
@@ -224,7 +224,8 @@ TEST_CASE("a tape refuses what does not fit, before it writes anything") {
   CHECK(same_bits(tape.out(), out));
 }
 
-TEST_CASE("gradients that are the layer itself, results of the tape as inputs, and no forward are refused") {
+TEST_CASE("gradients that are the layer itself, results of the tape as inputs, and no forward are refused",
+          "[multi_head][gradient][errors]") {
   Random random(3);
   MultiHeadAttention<double> layer(kModel, 2, random);
   MultiHeadAttention<double> gradients = zeros_like(layer);
@@ -261,7 +262,7 @@ TEST_CASE("gradients that are the layer itself, results of the tape as inputs, a
   CHECK(contains(refused([&] { Norm<float>(4, true, {true, 1e-50}); }), "epsilon is 1e-50"));
 }
 
-TEST_CASE("a tape of no rows or no keys is one too") {
+TEST_CASE("a tape of no rows or no keys is one too", "[multi_head][gradient]") {
   Random random(1);
   const MultiHeadAttention<float> layer(12, 2, random);
   MultiHeadAttention<float> grads = zeros_like(layer);

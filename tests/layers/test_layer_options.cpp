@@ -48,8 +48,8 @@ const double kEps = static_cast<double>(std::numeric_limits<Scalar>::epsilon());
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("grouped heads, biases and rotary positions agree with the loops in long double", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("grouped heads, biases and rotary positions agree with the loops in long double",
+                   "[multi_head][rotary]", float, double) {
   for (const bool bias : {false, true}) {
     const auto layer = grouped_layer(1, bias);
     const Matrix<double> x = random_matrix<double>(2 * 33, 24, 2);
@@ -68,7 +68,7 @@ TEMPLATE_TEST_CASE("grouped heads, biases and rotary positions agree with the lo
   }
 }
 
-TEMPLATE_TEST_CASE("a bias is the row that a column of ones would add", "", float, double) {
+TEMPLATE_TEST_CASE("a bias is the row that a column of ones would add", "[multi_head]", float, double) {
   const auto layer = cast<TestType>(grouped_layer(3, true));
   const Matrix<TestType> x = random_matrix<TestType>(40, 24, 4);
   Matrix<TestType> with_one(40, 25);
@@ -88,8 +88,8 @@ TEMPLATE_TEST_CASE("a bias is the row that a column of ones would add", "", floa
   CHECK(distance(layer.forward(x), expected) < 50 * kEps<TestType>);
 }
 
-TEMPLATE_TEST_CASE("cross-attention reads keys and values of their own widths from other sequences", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("cross-attention reads keys and values of their own widths from other sequences",
+                   "[multi_head]", float, double) {
   Random random(5);
   const MultiHeadAttention<double> layer(
       MultiHeadAttentionConfig{
@@ -119,7 +119,8 @@ TEMPLATE_TEST_CASE("cross-attention reads keys and values of their own widths fr
                  "key_input has 16 rows, value_input has 14"));
 }
 
-TEMPLATE_TEST_CASE("a layer gives each sequence of a ragged batch the bits it has alone", "", float, double) {
+TEMPLATE_TEST_CASE("a layer gives each sequence of a ragged batch the bits it has alone",
+                   "[multi_head][ragged][bits]", float, double) {
   const auto layer = cast<TestType>(grouped_layer(9, true));
   const std::vector<Index> starts = {0, 3, 3, 43, 44};
   const Matrix<TestType> x = random_matrix<TestType>(44, 24, 10);
@@ -137,7 +138,7 @@ TEMPLATE_TEST_CASE("a layer gives each sequence of a ragged batch the bits it ha
 }
 
 TEMPLATE_TEST_CASE("prefill and steps with a cache have the bits of one full pass, however they are cut",
-                   "[threads]", float, double) {
+                   "[multi_head][threads][rotary][cache][bits]", float, double) {
   const auto layer = cast<TestType>(grouped_layer(11, true));
   constexpr Index length = 40;
   const Matrix<TestType> x = random_matrix<TestType>(2 * length, 24, 12);
@@ -173,7 +174,7 @@ TEMPLATE_TEST_CASE("prefill and steps with a cache have the bits of one full pas
   }
 }
 
-TEST_CASE("a step that cannot be taken leaves the cache as it was") {
+TEST_CASE("a step that cannot be taken leaves the cache as it was", "[multi_head][rotary][cache]") {
   const auto layer = grouped_layer(13, false);
   const Matrix<double> x = random_matrix<double>(5, 24, 14);
   KvCache<double> cache = layer.make_cache(4);
@@ -197,7 +198,7 @@ TEST_CASE("a step that cannot be taken leaves the cache as it was") {
   CHECK(same_bits(full.bottomRows(1), layer.step(x.row(3), cache, options)));
 }
 
-TEST_CASE("a layer says which of its sizes do not fit") {
+TEST_CASE("a layer says which of its sizes do not fit", "[multi_head]") {
   Random random(15);
   const auto message = [&](const MultiHeadAttentionConfig& sizes) {
     return message_of<ShapeError>([&] { (void)MultiHeadAttention<float>(sizes, random); });

@@ -41,7 +41,8 @@ void check_refused(const Layer<T>& like, const std::string& text, const Call& ca
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("gradients of a linear layer are those of differences", "", double, long double) {
+TEMPLATE_TEST_CASE("gradients of a linear layer are those of differences", "[layers][gradient][linear]",
+                   double, long double) {
   using T = TestType;
   for (const bool bias : {true, false}) {
     check_plain_layer(Linear<T>(5, 3, drawing(), bias), random_matrix<T>(4, 5, 1));
@@ -49,7 +50,8 @@ TEMPLATE_TEST_CASE("gradients of a linear layer are those of differences", "", d
   }
 }
 
-TEMPLATE_TEST_CASE("gradients of a feed-forward layer are those of differences", "", double, long double) {
+TEMPLATE_TEST_CASE("gradients of a feed-forward layer are those of differences",
+                   "[layers][gradient][feed_forward]", double, long double) {
   using T = TestType;
   for (const Activation activation : kActivations) {
     for (const bool gated : {false, true}) {
@@ -75,7 +77,7 @@ TEMPLATE_TEST_CASE("gradients of a feed-forward layer are those of differences",
   }
 }
 
-TEMPLATE_TEST_CASE("layers are as exact as their loops in long double", "", float, double) {
+TEMPLATE_TEST_CASE("layers are as exact as their loops in long double", "[layers]", float, double) {
   using T = TestType;
   // Sums of 130 products: the largest of all instruction sets is 4.9.
   const auto close = [](const MatrixView<const T>& x, const MatrixView<const Exact>& exact) {
@@ -126,7 +128,7 @@ TEMPLATE_TEST_CASE("layers are as exact as their loops in long double", "", floa
 }
 
 TEMPLATE_TEST_CASE("a forward pass leaves its input, and a backward pass belongs to the input it is handed",
-                   "", float, double, long double) {
+                   "[layers][gradient]", float, double, long double) {
   using T = TestType;
   const Matrix<T> a = random_matrix<T>(6, 8, 1);
   const Matrix<T> b = random_matrix<T>(3, 8, 2);
@@ -187,7 +189,7 @@ TEMPLATE_TEST_CASE("a forward pass leaves its input, and a backward pass belongs
 }
 
 TEMPLATE_TEST_CASE("layers have the same bits on any threads, and a row alone has those it has among others",
-                   "[threads]", float, double) {
+                   "[layers][threads][bits]", float, double) {
   using T = TestType;
   const Matrix<T> x = random_matrix<T>(200, 96, 1);
   const Matrix<T> grad_out = random_matrix<T>(200, 96, 2);
@@ -220,7 +222,7 @@ TEMPLATE_TEST_CASE("layers have the same bits on any threads, and a row alone ha
   }
 }
 
-TEST_CASE("layers have their weights' names, in their order") {
+TEST_CASE("layers have their weights' names, in their order", "[layers]") {
   const auto names = [](auto layer, const std::string& prefix) {
     std::string all;
     layer.for_each_parameter([&](const std::string& name, const auto&) { all += name + " "; }, prefix);
@@ -257,7 +259,7 @@ TEST_CASE("layers have their weights' names, in their order") {
   CHECK_FALSE(parameters(norm)[0].decays);
 }
 
-TEST_CASE("gradients of another model are refused") {
+TEST_CASE("gradients of another model are refused", "[layers][gradient][errors]") {
   Random random(1);
   const auto message = [](auto layer, auto gradients) {
     return message_of<ShapeError>([&] { (void)parameters(layer, gradients); });
@@ -273,8 +275,8 @@ TEST_CASE("gradients of another model are refused") {
   CHECK(message(layer_norm<float>(4), rms_norm<float>(4)) == "the weight bias has no gradient");
 }
 
-TEMPLATE_TEST_CASE("sizes that do not fit a layer are named before anything is written", "", float,
-                   long double) {
+TEMPLATE_TEST_CASE("sizes that do not fit a layer are named before anything is written", "[layers][errors]",
+                   float, long double) {
   using T = TestType;
   Random random(1);
   const Matrix<T> x = random_matrix<T>(4, 3, 1);

@@ -61,10 +61,8 @@ ExactLoss exact_loss(const Matrix<T>& logits, const std::vector<TokenId>& target
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "the loss of a row and its gradient are exact to a few roundings, with the same bits in any "
-    "place",
-    "[threads]", float, double) {
+TEMPLATE_TEST_CASE("a row's loss and gradient are exact to a few roundings, with the same bits in any place",
+                   "[loss][threads][gradient][bits]", float, double) {
   using T = TestType;
   static constexpr double factor = 0.37;
   for_each_size([](Index rows, Index cols, std::uint64_t seed) {
@@ -104,8 +102,8 @@ TEMPLATE_TEST_CASE(
   });
 }
 
-TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows are ignored too", "", double,
-                   long double) {
+TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows are ignored too",
+                   "[loss][gradient]", double, long double) {
   using T = TestType;
   Matrix<T> logits = random_matrix<T>(5, 9, 13, 3);
   const std::vector<TokenId> targets = {3, ignored_target, 0, 8, 3};
@@ -126,7 +124,7 @@ TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows 
   check_gradient("logits", mutable_view(logits), mutable_view(result.grad_logits), T(0), loss);
 }
 
-TEMPLATE_TEST_CASE("the loss of a sure model is finite, and right", "", float, double, long double) {
+TEMPLATE_TEST_CASE("the loss of a sure model is finite, and right", "[loss]", float, double, long double) {
   using T = TestType;
   const auto of = [](std::initializer_list<double> logits, TokenId target) {
     return cross_entropy_with_gradient(row_of<T>(logits), std::vector{target});
@@ -163,8 +161,8 @@ TEMPLATE_TEST_CASE("the loss of a sure model is finite, and right", "", float, d
   }
 }
 
-TEMPLATE_TEST_CASE("NaN in a row of logits is in its loss and gradient, and in no other row's", "", float,
-                   double, long double) {
+TEMPLATE_TEST_CASE("NaN in a row of logits is in its loss and gradient, and in no other row's",
+                   "[loss][gradient][nan]", float, double, long double) {
   using T = TestType;
   const Matrix<T> clean = random_matrix<T>(3, 21, 1);
   const std::vector<TokenId> targets = {4, 5, 6};
@@ -180,7 +178,7 @@ TEMPLATE_TEST_CASE("NaN in a row of logits is in its loss and gradient, and in n
   }
 }
 
-TEMPLATE_TEST_CASE("rows that are ignored count for nothing, whatever is in them", "", float, double,
+TEMPLATE_TEST_CASE("rows that are ignored count for nothing, whatever is in them", "[loss]", float, double,
                    long double) {
   using T = TestType;
   Matrix<T> logits = random_matrix<T>(4, 6, 1);
@@ -204,8 +202,8 @@ TEMPLATE_TEST_CASE("rows that are ignored count for nothing, whatever is in them
   CHECK(cross_entropy(Matrix<T>(2, 0), std::vector<TokenId>(2, ignored_target)) == 0);
 }
 
-TEMPLATE_TEST_CASE("targets outside the vocabulary are named with their place, before any work", "", float,
-                   double, long double) {
+TEMPLATE_TEST_CASE("targets outside the vocabulary are named with their place, before any work",
+                   "[loss][errors]", float, double, long double) {
   const Matrix<TestType> logits = random_matrix<TestType>(3, 6, 1);
   const auto message = [&](std::vector<TokenId> targets) {
     return message_of<RangeError>([&] { (void)cross_entropy_with_gradient(logits, targets); });
@@ -218,7 +216,7 @@ TEMPLATE_TEST_CASE("targets outside the vocabulary are named with their place, b
         "logits is 3 x 6, there are 2 targets: one for each row is needed");
 }
 
-TEMPLATE_TEST_CASE("weights, smoothing, ignored targets and reductions are those of the definition", "",
+TEMPLATE_TEST_CASE("weights, smoothing, ignored targets and reductions are those of the definition", "[loss]",
                    float, double, long double) {
   using T = TestType;
   const Matrix<T> logits = random_matrix<T>(6, 5, 1, 3);
@@ -253,7 +251,7 @@ TEMPLATE_TEST_CASE("weights, smoothing, ignored targets and reductions are those
   }
 }
 
-TEST_CASE("the losses of a worked example are PyTorch's") {
+TEST_CASE("the losses of a worked example are PyTorch's", "[loss]") {
   // torch.nn.functional.cross_entropy(logits, targets, weight, ignore_index=2, label_smoothing), by hand:
   // p = (1, 3) / 4 in row 0, (1, 1) / 2 in row 1; row 2 is ignored.
   Matrix<double> logits(3, 2);
@@ -271,7 +269,7 @@ TEST_CASE("the losses of a worked example are PyTorch's") {
   CHECK(difference({.ignored = 2, .label_smoothing = 0.2}, (smooth0 + row1) / 2) <= 1e-15);
 }
 
-TEMPLATE_TEST_CASE("plain options have the bits of no options", "", float, double) {
+TEMPLATE_TEST_CASE("plain options have the bits of no options", "[loss][bits]", float, double) {
   using T = TestType;
   const Matrix<T> logits = random_matrix<T>(5, 33, 2, 4);
   const std::vector<TokenId> targets = {3, 32, ignored_target, 0, 7};
@@ -281,7 +279,7 @@ TEMPLATE_TEST_CASE("plain options have the bits of no options", "", float, doubl
   CHECK(same_bits(plain.grad_logits, given.grad_logits));
 }
 
-TEMPLATE_TEST_CASE("rows that count for nothing reach nothing, and where none counts the loss is 0", "",
+TEMPLATE_TEST_CASE("rows that count for nothing reach nothing, and where none counts the loss is 0", "[loss]",
                    float, double, long double) {
   using T = TestType;
   Matrix<T> logits = random_matrix<T>(3, 4, 3);
@@ -310,7 +308,7 @@ TEMPLATE_TEST_CASE("rows that count for nothing reach nothing, and where none co
                                     {.class_weights = {1, 1, 1, 0}, .label_smoothing = 0.5})));
 }
 
-TEST_CASE("options of the loss that make no sense are named") {
+TEST_CASE("options of the loss that make no sense are named", "[loss][errors]") {
   const Matrix<float> logits = Matrix<float>::Zero(2, 3);
   const std::vector<TokenId> targets = {0, 2};
   const auto argument = [&](const CrossEntropyOptions& options) {

@@ -19,9 +19,8 @@ using namespace heed::test;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "a norm is exact to a few roundings of its terms, and a row has the same bits in any place", "[threads]",
-    float, double) {
+TEMPLATE_TEST_CASE("a norm is exact to a few roundings, and a row has the same bits in any place",
+                   "[norm][threads][bits]", float, double) {
   using T = TestType;
   for_each_size([](Index rows, Index cols, std::uint64_t seed) {
     for (const bool centered : {true, false}) {
@@ -96,7 +95,7 @@ TEMPLATE_TEST_CASE(
   });
 }
 
-TEMPLATE_TEST_CASE("gradients of a norm are those of differences", "", double, long double) {
+TEMPLATE_TEST_CASE("gradients of a norm are those of differences", "[norm][gradient]", double, long double) {
   using T = TestType;
   for (const Index cols : {2, 3, 11, 18}) {
     for (const bool bias : {true, false}) {
@@ -107,7 +106,7 @@ TEMPLATE_TEST_CASE("gradients of a norm are those of differences", "", double, l
   }
 }
 
-TEMPLATE_TEST_CASE("a norm divides by the number of columns, and has epsilon under the root", "", float,
+TEMPLATE_TEST_CASE("a norm divides by the number of columns, and has epsilon under the root", "[norm]", float,
                    double, long double) {
   using T = TestType;
   const auto norm = [](std::initializer_list<double> x) {
@@ -139,8 +138,8 @@ TEMPLATE_TEST_CASE("a norm divides by the number of columns, and has epsilon und
   }
 }
 
-TEMPLATE_TEST_CASE("NaN in a row is in all that a norm makes of it, and in no other row", "", float, double,
-                   long double) {
+TEMPLATE_TEST_CASE("NaN in a row is in all that a norm makes of it, and in no other row", "[norm][nan]",
+                   float, double, long double) {
   using T = TestType;
   const Norm<T> layer = layer_norm<T>(21);
   const Matrix<T> clean = random_matrix<T>(3, 21, 1);
@@ -162,7 +161,7 @@ TEMPLATE_TEST_CASE("NaN in a row is in all that a norm makes of it, and in no ot
   }
 }
 
-TEMPLATE_TEST_CASE("a norm of wide rows far from 0 keeps its digits", "", float, double) {
+TEMPLATE_TEST_CASE("a norm of wide rows far from 0 keeps its digits", "[norm]", float, double) {
   using T = TestType;
   for (const double mean : {1000.0, -1e5}) {
     const Matrix<T> x = (random_matrix<T>(2, 4096, 1).array() + static_cast<T>(mean)).matrix();

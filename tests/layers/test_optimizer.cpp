@@ -216,7 +216,7 @@ constexpr AdamWOptions kNoDecay{.weight_decay = 0};
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("Adam moves as its paper says, with the bias taken off", "", float, double) {
+TEMPLATE_TEST_CASE("Adam moves as its paper says, with the bias taken off", "[optimizer]", float, double) {
   using T = TestType;
   // Eight digits are expected; float has seven.
   const double allowed = std::max(0.6e-8, 2.5 * static_cast<double>(std::numeric_limits<T>::epsilon()));
@@ -236,7 +236,8 @@ TEMPLATE_TEST_CASE("Adam moves as its paper says, with the bias taken off", "", 
   walk({0.1, 0.1, 0.1}, {0.90000001, 0.80000002, 0.70000003});
 }
 
-TEMPLATE_TEST_CASE("weights with equal gradients move equally, however many there are", "", float, double) {
+TEMPLATE_TEST_CASE("weights with equal gradients move equally, however many there are",
+                   "[optimizer][gradient]", float, double) {
   using T = TestType;
   Number<T> a(0.5);
   Number<T> b(0.5);
@@ -260,7 +261,8 @@ TEMPLATE_TEST_CASE("weights with equal gradients move equally, however many ther
   CHECK(adam.steps() == kSteps);
 }
 
-TEMPLATE_TEST_CASE("a state that is saved and taken up again goes on with the same bits", "", float, double) {
+TEMPLATE_TEST_CASE("a state that is saved and taken up again goes on with the same bits", "[optimizer][bits]",
+                   float, double) {
   using T = TestType;
   Weights<T> weights = draw_weights<T>();
   const std::vector<Parameter<T>> list = weights.list();
@@ -295,8 +297,8 @@ TEMPLATE_TEST_CASE("a state that is saved and taken up again goes on with the sa
   CHECK(std::equal(first.begin(), first.end(), other.first_moments().begin()) == false);
 }
 
-TEMPLATE_TEST_CASE("momentum that is saved and taken up again goes on with the same bits", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("momentum that is saved and taken up again goes on with the same bits",
+                   "[optimizer][bits]", float, double) {
   using T = TestType;
   Weights<T> weights = draw_weights<T>();
   const std::vector<Parameter<T>> list = weights.list();
@@ -318,7 +320,8 @@ TEMPLATE_TEST_CASE("momentum that is saved and taken up again goes on with the s
   CHECK(Sgd<T>(list).velocity().empty());
 }
 
-TEMPLATE_TEST_CASE("only what decays decays, and it does so apart from its gradient", "", float, double) {
+TEMPLATE_TEST_CASE("only what decays decays, and it does so apart from its gradient", "[optimizer][gradient]",
+                   float, double) {
   using T = TestType;
   constexpr double eps = std::numeric_limits<T>::epsilon();
   Number<T> matrix(2);
@@ -359,7 +362,7 @@ TEMPLATE_TEST_CASE("only what decays decays, and it does so apart from its gradi
   CHECK((norm.weight.array() == 1).all());
 }
 
-TEMPLATE_TEST_CASE("many steps of Adam with decay are those of a plain loop", "", float, double) {
+TEMPLATE_TEST_CASE("many steps of Adam with decay are those of a plain loop", "[optimizer]", float, double) {
   using T = TestType;
   for (const AdamWOptions& options :
        {AdamWOptions{}, AdamWOptions{0.8, 0.99, 1e-3, 0.5}, AdamWOptions{0, 0, 1e-8, 0}}) {
@@ -377,7 +380,8 @@ TEMPLATE_TEST_CASE("many steps of Adam with decay are those of a plain loop", ""
   }
 }
 
-TEMPLATE_TEST_CASE("many steps of gradient descent are those of a plain loop", "", float, double) {
+TEMPLATE_TEST_CASE("many steps of gradient descent are those of a plain loop", "[optimizer][gradient]", float,
+                   double) {
   using T = TestType;
   for (const SgdOptions& options :
        {SgdOptions{}, SgdOptions{0.9, 0}, SgdOptions{0, 0.3}, SgdOptions{0.95, 0.1}}) {
@@ -395,7 +399,7 @@ TEMPLATE_TEST_CASE("many steps of gradient descent are those of a plain loop", "
 }
 
 TEMPLATE_TEST_CASE("steps have the same bits on any threads, in any storage order, and for a weight alone",
-                   "[threads]", float, double) {
+                   "[optimizer][threads][bits]", float, double) {
   using T = TestType;
   check_same_bits<T>(
       [](const std::vector<Parameter<T>>& list) { return AdamW<T>(list, {.weight_decay = 0.1}); });
@@ -403,7 +407,8 @@ TEMPLATE_TEST_CASE("steps have the same bits on any threads, in any storage orde
   check_same_bits<T>([](const std::vector<Parameter<T>>& list) { return Sgd<T>(list); });
 }
 
-TEMPLATE_TEST_CASE("moments stand weight after weight, row by row, in any storage order", "", float, double) {
+TEMPLATE_TEST_CASE("moments stand weight after weight, row by row, in any storage order", "[optimizer]",
+                   float, double) {
   using T = TestType;
   Weights<T, Eigen::ColMajor> weights = draw_weights<T, Eigen::ColMajor>();
   const std::vector<Parameter<T>> list = weights.list();
@@ -428,7 +433,7 @@ TEMPLATE_TEST_CASE("moments stand weight after weight, row by row, in any storag
 }
 
 TEMPLATE_TEST_CASE("the norm of all gradients is exact to a few roundings, in one order on any threads",
-                   "[threads]", float, double) {
+                   "[optimizer][threads][gradient]", float, double) {
   using T = TestType;
   Weights<T> weights = draw_weights<T>();
   const std::vector<Parameter<T>> list = weights.list();
@@ -449,7 +454,8 @@ TEMPLATE_TEST_CASE("the norm of all gradients is exact to a few roundings, in on
   CHECK(gradient_norm(std::vector<Parameter<T>>()) == 0);
 }
 
-TEMPLATE_TEST_CASE("gradients are clipped to a norm, and left alone below it", "[threads]", float, double) {
+TEMPLATE_TEST_CASE("gradients are clipped to a norm, and left alone below it",
+                   "[optimizer][threads][gradient]", float, double) {
   using T = TestType;
   constexpr double eps = std::numeric_limits<T>::epsilon();
   ThreadPool pool(4);
@@ -502,7 +508,8 @@ TEMPLATE_TEST_CASE("gradients are clipped to a norm, and left alone below it", "
   CHECK(clip_gradients(weights.list(), 1) == 0);
 }
 
-TEMPLATE_TEST_CASE("a step with a factor is a step on gradients times the factor", "", float, double) {
+TEMPLATE_TEST_CASE("a step with a factor is a step on gradients times the factor", "[optimizer][gradient]",
+                   float, double) {
   using T = TestType;
   constexpr double factor = 0.37;
   const auto check = [](auto with_factor, auto scaled) {
@@ -524,7 +531,8 @@ TEMPLATE_TEST_CASE("a step with a factor is a step on gradients times the factor
   check(Sgd<T>(sizes, {0.9, 0.1}), Sgd<T>(sizes, {0.9, 0.1}));
 }
 
-TEST_CASE("the cosine schedule rises in a line, falls along half a cosine, and stays on its floor") {
+TEST_CASE("the cosine schedule rises in a line, falls along half a cosine, and stays on its floor",
+          "[optimizer]") {
   const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-15; };
   const CosineSchedule schedule{.peak = 1e-2, .floor = 1e-3, .warm_up = 10, .steps = 110};
   CHECK(near(schedule.at(0), 1e-3));
@@ -551,7 +559,7 @@ TEST_CASE("the cosine schedule rises in a line, falls along half a cosine, and s
   CHECK((CosineSchedule{1, 0.1, 100, 50}.at(60) == 0.1));
 }
 
-TEMPLATE_TEST_CASE("options out of range are named", "", float, double) {
+TEMPLATE_TEST_CASE("options out of range are named", "[optimizer][errors]", float, double) {
   using T = TestType;
   const std::vector<Parameter<T>> none;
   const auto adam = [&](const AdamWOptions& options) {
@@ -585,7 +593,7 @@ TEMPLATE_TEST_CASE("options out of range are named", "", float, double) {
   }
 }
 
-TEMPLATE_TEST_CASE("a step that is refused changes nothing", "", float, double) {
+TEMPLATE_TEST_CASE("a step that is refused changes nothing", "[optimizer][errors]", float, double) {
   using T = TestType;
   Weights<T> weights = draw_weights<T>();
   const std::vector<Parameter<T>> list = weights.list();

@@ -18,7 +18,7 @@ bool near(double a, double b, double tolerance) {
 
 }  // namespace
 
-TEST_CASE("sinusoidal positions have any width, odd ones too") {
+TEST_CASE("sinusoidal positions have any width, odd ones too", "[positions]") {
   const auto row = [](Index d, Index p) {
     return Matrix<double>(SinusoidalPositions<double>(p + 1, d).rows(p, 1));
   };
@@ -31,7 +31,7 @@ TEST_CASE("sinusoidal positions have any width, odd ones too") {
   CHECK(row(2, 0)(0, 1) == 1);
 }
 
-TEST_CASE("the product of two positions depends on their distance alone") {
+TEST_CASE("the product of two positions depends on their distance alone", "[positions]") {
   const SinusoidalPositions<double> positions(10065, 64);
   const Matrix<double>& table = positions.table();
   for (Index k = 0; k <= 64; k += 8) {
@@ -43,7 +43,7 @@ TEST_CASE("the product of two positions depends on their distance alone") {
   CHECK((narrow.table().cast<double>() - table).cwiseAbs().maxCoeff() < 1e-7);
 }
 
-TEST_CASE("positions are added to each sequence, from where it starts, and end at max_len") {
+TEST_CASE("positions are added to each sequence, from where it starts, and end at max_len", "[positions]") {
   const SinusoidalPositions<double> positions(8, 6);
   const Matrix<double> x = random_matrix<double>(6, 6, 3);
   const Matrix<double> one = add_positions(x, positions, 2);

@@ -17,9 +17,8 @@ using namespace heed::test;
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "sums, products, rows picked from a table and added to it, with the same bits in any place", "[threads]",
-    float, double) {
+TEMPLATE_TEST_CASE("sums, and rows picked from a table and added to it, have the same bits in any place",
+                   "[rows][threads][bits]", float, double) {
   using T = TestType;
   for_each_size([](Index rows, Index cols, std::uint64_t seed) {
     const Operand<T> a = rows_operand<T>(rows, cols, seed);
@@ -92,7 +91,7 @@ TEMPLATE_TEST_CASE(
   });
 }
 
-TEMPLATE_TEST_CASE("a sum over rows is one chain, from the first row to the last", "", float, double) {
+TEMPLATE_TEST_CASE("a sum over rows is one chain, from the first row to the last", "[rows]", float, double) {
   using T = TestType;
   using Loops = reference::RowFunctions<T>;
   for (const Index cols : {1, 7, 33, 200}) {

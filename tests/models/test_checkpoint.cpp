@@ -160,7 +160,7 @@ bool is_marked(const GptTrainer<float>& trainer, const Random& random, int numbe
 
 }  // namespace
 
-TEST_CASE("a training that was saved and taken up again goes on bit for bit") {
+TEST_CASE("a training that was saved and taken up again goes on bit for bit", "[checkpoint]") {
   check_resumes<float>(small_config);
   check_resumes<double>(small_config);
   GptConfig config = small_config;
@@ -179,7 +179,7 @@ TEST_CASE("a training that was saved and taken up again goes on bit for bit") {
   check_resumes<double>(config);
 }
 
-TEST_CASE("a configuration survives its JSON") {
+TEST_CASE("a configuration survives its JSON", "[checkpoint]") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     GptConfig config = drawn_config(seed);
     config.dropout = seed % 2 == 0 ? 0 : 1.0 / static_cast<double>(seed + 2);
@@ -192,7 +192,7 @@ TEST_CASE("a configuration survives its JSON") {
   }
 }
 
-TEST_CASE("a model of any configuration loads as it was saved") {
+TEST_CASE("a model of any configuration loads as it was saved", "[checkpoint]") {
   for (std::uint64_t seed = 0; seed < (kSlowRun ? 20 : 60); ++seed) {
     CAPTURE(seed);
     const TemporaryFolder folder;
@@ -204,7 +204,7 @@ TEST_CASE("a model of any configuration loads as it was saved") {
   }
 }
 
-TEST_CASE("what is in the folder is what was saved, and nothing else") {
+TEST_CASE("what is in the folder is what was saved, and nothing else", "[checkpoint]") {
   const Saved saved;
   std::vector<std::string> names = saved.folder.names();
   std::sort(names.begin(), names.end());
@@ -222,7 +222,8 @@ TEST_CASE("what is in the folder is what was saved, and nothing else") {
   CHECK(file.tensors().size() == tensors + 4);
 }
 
-TEST_CASE("a folder is made where there is none, with what leads to it, and refused where it cannot be") {
+TEST_CASE("a folder is made where there is none, with what leads to it, and refused where it cannot be",
+          "[checkpoint][errors]") {
   const TemporaryFolder folder;
   Training<float> training(small_config, 6);
   const auto save = [&](const std::filesystem::path& path) {
@@ -241,7 +242,7 @@ TEST_CASE("a folder is made where there is none, with what leads to it, and refu
   CHECK(contains(refusal_of([&] { checkpoint_notes(folder / "no"); }), "no/checkpoint.safetensors"));
 }
 
-TEST_CASE("a folder with the checkpoint of another model is left as it is") {
+TEST_CASE("a folder with the checkpoint of another model is left as it is", "[checkpoint]") {
   const Saved saved;
   std::vector<Bytes> before;
   const auto contents = [&] {
@@ -272,7 +273,7 @@ TEST_CASE("a folder with the checkpoint of another model is left as it is") {
   CHECK(load_model<float>(saved.folder.path()).config().num_heads == 4);
 }
 
-TEST_CASE("a configuration that is written in another way is the same one") {
+TEST_CASE("a configuration that is written in another way is the same one", "[checkpoint]") {
   const Saved saved;
   Json json = Json::parse(config_to_json(small_config));
   const Json first = json["dropout"];
@@ -284,7 +285,8 @@ TEST_CASE("a configuration that is written in another way is the same one") {
   CHECK(load_model<float>(saved.folder.path()).config().num_layers == 2);
 }
 
-TEST_CASE("a tokenizer with more tokens than its model is refused with both numbers, one with fewer is not") {
+TEST_CASE("a tokenizer with more tokens than its model is refused with both numbers, one with fewer is not",
+          "[checkpoint][errors]") {
   const auto characters = [](int count) {
     std::string json = "{\"characters\": [";
     for (int c = 0; c < count; ++c)
@@ -318,7 +320,8 @@ TEST_CASE("a tokenizer with more tokens than its model is refused with both numb
   }
 }
 
-TEST_CASE("a model whose table of positions is many times its weights is refused, saved or loaded") {
+TEST_CASE("a model whose table of positions is many times its weights is refused, saved or loaded",
+          "[checkpoint][errors]") {
   for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::rotary}) {
     GptConfig config = small_config;
     config.positions = kind;
@@ -339,7 +342,7 @@ TEST_CASE("a model whose table of positions is many times its weights is refused
   }
 }
 
-TEST_CASE("files that are somebody's own are not overwritten") {
+TEST_CASE("files that are somebody's own are not overwritten", "[checkpoint]") {
   for (const std::string name : {"config.json", "tokenizer.json"}) {
     TemporaryFolder folder;
     std::ofstream(folder / name) << "{\"mine\": 1}";
@@ -353,7 +356,8 @@ TEST_CASE("files that are somebody's own are not overwritten") {
   }
 }
 
-TEST_CASE("a checkpoint with more than its model, or with a state that no training has, is refused") {
+TEST_CASE("a checkpoint with more than its model, or with a state that no training has, is refused",
+          "[checkpoint][errors]") {
   const Saved saved;
   GptConfig smaller = small_config;
   smaller.num_layers = 1;
@@ -374,7 +378,8 @@ TEST_CASE("a checkpoint with more than its model, or with a state that no traini
   CHECK(optimizer.first_moments()[0] == 0);
 }
 
-TEST_CASE("a configuration that is nested deeply, or asks for a table without end, is refused") {
+TEST_CASE("a configuration that is nested deeply, or asks for a table without end, is refused",
+          "[checkpoint][errors]") {
   const Saved saved;
   const std::string deep(200000, '[');
   std::ofstream(saved.folder / "config.json")
@@ -389,7 +394,8 @@ TEST_CASE("a configuration that is nested deeply, or asks for a table without en
   }
 }
 
-TEST_CASE("files that are missing, cut short or full of something else are refused, and nothing changes") {
+TEST_CASE("files that are missing, cut short or full of something else are refused, and nothing changes",
+          "[checkpoint][errors]") {
   for (const std::string name : {"config.json", "checkpoint.safetensors"}) {
     CAPTURE(name);
     {
@@ -413,7 +419,8 @@ TEST_CASE("files that are missing, cut short or full of something else are refus
   }
 }
 
-TEST_CASE("a configuration with fields too many, too few or of another kind is refused by their names") {
+TEST_CASE("a configuration with fields too many, too few or of another kind is refused by their names",
+          "[checkpoint][errors]") {
   const Saved saved;
   const Json good = Json::parse(config_to_json(small_config));
   const auto refusal = [&](const Json& json) {
@@ -462,7 +469,8 @@ TEST_CASE("a configuration with fields too many, too few or of another kind is r
   CHECK(contains(refusal_of([&] { config_from_json(zero.dump()); }), "num_heads, which is 3"));
 }
 
-TEST_CASE("a configuration that its weights do not fill is refused before memory is taken for it") {
+TEST_CASE("a configuration that its weights do not fill is refused before memory is taken for it",
+          "[checkpoint][errors]") {
   const Saved saved;
   const std::string weights = "checkpoint.safetensors";
   for (const char* name : {"vocab_size", "num_layers", "d_model", "d_ff"}) {
@@ -480,7 +488,8 @@ TEST_CASE("a configuration that its weights do not fill is refused before memory
   CHECK(contains(message, (saved.folder / weights).string()));
 }
 
-TEST_CASE("tensors that are missing or of another size or kind are refused by their names") {
+TEST_CASE("tensors that are missing or of another size or kind are refused by their names",
+          "[checkpoint][errors]") {
   const std::string weights = "checkpoint.safetensors";
   const std::vector<float> floats(5000);
   const std::vector<double> doubles(5000);
@@ -520,7 +529,7 @@ TEST_CASE("tensors that are missing or of another size or kind are refused by th
   CHECK(contains(saved.refusal(weights), "tokens.table has other sizes than the model's, which is 12 x 8"));
 }
 
-TEST_CASE("a state that no optimizer or generator can have is refused") {
+TEST_CASE("a state that no optimizer or generator can have is refused", "[checkpoint][errors]") {
   const Saved saved;
   const auto refusal = [&](const std::string& name, const std::vector<std::int64_t>& values) {
     saved.rewrite([&](auto& tensors) {
@@ -540,7 +549,7 @@ TEST_CASE("a state that no optimizer or generator can have is refused") {
   }
 }
 
-TEST_CASE("a training in double does not go on from a checkpoint in float") {
+TEST_CASE("a training in double does not go on from a checkpoint in float", "[checkpoint]") {
   const Saved saved;
   Training<double> training(small_config, 9);
   training.train(1);
@@ -558,7 +567,7 @@ TEST_CASE("a training in double does not go on from a checkpoint in float") {
   CHECK(std::equal(weights.begin(), weights.end(), floats.begin(), floats.end()));
 }
 
-TEST_CASE("notes that are no UTF-8 are refused, and the checkpoint stays") {
+TEST_CASE("notes that are no UTF-8 are refused, and the checkpoint stays", "[checkpoint][errors]") {
   const Saved saved;
   const Bytes before = read_bytes(saved.folder / "checkpoint.safetensors");
   CHECK(message_of<ArgumentError>([&] {
@@ -568,7 +577,8 @@ TEST_CASE("notes that are no UTF-8 are refused, and the checkpoint stays") {
   CHECK(read_bytes(saved.folder / "checkpoint.safetensors") == before);
 }
 
-TEST_CASE("a process killed at any moment of a save leaves the checkpoint before it or the one after") {
+TEST_CASE("a process killed at any moment of a save leaves the checkpoint before it or the one after",
+          "[checkpoint]") {
   const TemporaryFolder folder;
   Random random(1);
   Gpt<float> model(small_config, random);
@@ -618,7 +628,7 @@ TEST_CASE("a process killed at any moment of a save leaves the checkpoint before
   CHECK(checkpoint_notes(folder.path()).at("number") == std::to_string(last + 2));
 }
 
-TEST_CASE("a generator goes on from its state, wherever in a block that was") {
+TEST_CASE("a generator goes on from its state, wherever in a block that was", "[checkpoint]") {
   for (const int used : {0, 1, 311, 623, 624, 625, 2000}) {
     Random random(42);
     for (int n = 0; n < used; ++n) random.next_word();
@@ -634,7 +644,7 @@ TEST_CASE("a generator goes on from its state, wherever in a block that was") {
   }
 }
 
-TEST_CASE("a state that is none is refused, and the generator stays as it is") {
+TEST_CASE("a state that is none is refused, and the generator stays as it is", "[checkpoint][errors]") {
   Random random(42);
   const auto before = random.state();
   std::vector<std::uint32_t> state(before.begin(), before.end());

@@ -63,7 +63,8 @@ void unchecked(const Nothing&) {}
 
 }  // namespace
 
-TEST_CASE("a save that runs out of memory is bad_alloc, and leaves the checkpoint or the one before it") {
+TEST_CASE("a save that runs out of memory is bad_alloc, and leaves the checkpoint or the one before it",
+          "[checkpoint][memory]") {
   const TemporaryFolder folder;
   Training first(1);
   Training second(2);
@@ -81,7 +82,8 @@ TEST_CASE("a save that runs out of memory is bad_alloc, and leaves the checkpoin
       [&](Nothing) { CHECK((contents(folder) == new_files)); });
 }
 
-TEST_CASE("a load or resume that runs out of memory is bad_alloc, and changes nothing") {
+TEST_CASE("a load or resume that runs out of memory is bad_alloc, and changes nothing",
+          "[checkpoint][memory]") {
   const TemporaryFolder folder;
   const Training saved(3);
   save_checkpoint(folder.path(), saved.trainer, saved.random, tokenizer_json, {{"a", "b"}});
@@ -124,7 +126,7 @@ TEST_CASE("a load or resume that runs out of memory is bad_alloc, and changes no
       unchecked, unchecked);
 }
 
-TEST_CASE("a tokenizer that runs out of memory is bad_alloc") {
+TEST_CASE("a tokenizer that runs out of memory is bad_alloc", "[checkpoint][memory]") {
   const CharTokenizer characters("hello, world \u4F60\u597D");
   const std::string json = characters.to_json();
   const std::vector<TokenId> ids = characters.encode("hello");
@@ -157,7 +159,8 @@ TEST_CASE("a tokenizer that runs out of memory is bad_alloc") {
       unchecked, unchecked);
 }
 
-TEST_CASE("a folder makes load_model take no more memory than a small multiple of its files") {
+TEST_CASE("a folder makes load_model take no more memory than a small multiple of its files",
+          "[checkpoint][memory]") {
   constexpr std::size_t multiple = 24;
   const TemporaryFolder folder;
   const auto write = [&](const GptConfig& config, const Bytes& file) {

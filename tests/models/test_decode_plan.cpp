@@ -74,9 +74,8 @@ bool possible(const Case& c) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "a plan over a cache gives the bits of the function at every step, in the memory it asked for", "", float,
-    double) {
+TEMPLATE_TEST_CASE("a plan over a cache gives the bits of the function at every step, in its memory",
+                   "[decode][cache][rotary][bits][plan][memory]", float, double) {
   ThreadPool pool(3);
   for (const Case& c : cases()) {
     if (!possible<TestType>(c)) continue;
@@ -112,7 +111,7 @@ TEMPLATE_TEST_CASE(
   }
 }
 
-TEST_CASE("a plan over a cache serves sequences of different lengths") {
+TEST_CASE("a plan over a cache serves sequences of different lengths", "[decode][cache][ragged][plan]") {
   KvCache<float> cache({.batch_size = 3, .num_kv_heads = 1, .head_dim = 8, .value_dim = 8, .capacity = 30});
   for (Index b = 0; b < 3; ++b) {
     const auto tokens = random_matrix<float>(5 + 7 * b, 8, 20 + static_cast<std::uint64_t>(b));
@@ -130,7 +129,8 @@ TEST_CASE("a plan over a cache serves sequences of different lengths") {
   CHECK(same_bits(out, scaled_dot_product_attention(query, cache, options)));
 }
 
-TEMPLATE_TEST_CASE("decoding with plans allocates nothing from the first step on", "", float, double) {
+TEMPLATE_TEST_CASE("decoding with plans allocates nothing from the first step on",
+                   "[decode][cache][rotary][plan][memory]", float, double) {
   using T = TestType;
   ThreadPool pool(2);
   for (const Case& c : cases()) {
@@ -184,7 +184,8 @@ TEMPLATE_TEST_CASE("decoding with plans allocates nothing from the first step on
   }
 }
 
-TEMPLATE_TEST_CASE("a decoder of a model allocates nothing from its first token on", "", float, double) {
+TEMPLATE_TEST_CASE("a decoder of a model allocates nothing from its first token on",
+                   "[decode][cache][memory]", float, double) {
   ThreadPool pool(2);
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     GptConfig config = drawn_config(seed);
@@ -215,7 +216,7 @@ TEMPLATE_TEST_CASE("a decoder of a model allocates nothing from its first token 
   }
 }
 
-TEST_CASE("a copy of a decoder goes its own way from the same text") {
+TEST_CASE("a copy of a decoder goes its own way from the same text", "[decode][cache]") {
   const GptConfig config{.vocab_size = 11, .context = 30, .num_layers = 2, .num_heads = 2, .d_model = 8};
   const Gpt<float> model = stirred_model<float>(config, 1);
   const std::vector<TokenId> ids = drawn_ids(20, 11, 2);
@@ -230,7 +231,7 @@ TEST_CASE("a copy of a decoder goes its own way from the same text") {
   CHECK(same_bits(branch.read(std::span(ids).last(10)), straight));
 }
 
-TEST_CASE("a prompt longer than the parts it is read in has the bits of one pass") {
+TEST_CASE("a prompt longer than the parts it is read in has the bits of one pass", "[decode][cache][bits]") {
   const GptConfig config{.vocab_size = 11, .context = 300, .num_layers = 2, .num_heads = 2, .d_model = 8};
   const Gpt<float> model = stirred_model<float>(config, 1);
   const std::vector<TokenId> ids = drawn_ids(300, 11, 2);
@@ -238,7 +239,8 @@ TEST_CASE("a prompt longer than the parts it is read in has the bits of one pass
   CHECK(same_bits(decoder.read(ids), model.forward(ids).bottomRows(1)));
 }
 
-TEST_CASE("plans over a cache refuse what holds for one length only, and what does not fit") {
+TEST_CASE("plans over a cache refuse what holds for one length only, and what does not fit",
+          "[decode][cache][errors][plan]") {
   const KvCacheOptions shape{.num_kv_heads = 2, .head_dim = 8, .value_dim = 8, .capacity = 20};
   const auto refused = [&](const Mask& mask, Index new_tokens, bool ring = false) {
     KvCacheOptions own = shape;
@@ -290,7 +292,8 @@ TEST_CASE("plans over a cache refuse what holds for one length only, and what do
   CHECK(contains(decoded(x.topRows(2)), "the cache is full"));
 }
 
-TEST_CASE("a plan for any number of threads has the memory of as many as can be") {
+TEST_CASE("a plan for any number of threads has the memory of as many as can be",
+          "[decode][cache][threads][plan][memory]") {
   const KvCacheOptions cache{1, 1, 4, 4, 16, KvStorage::same, false};
   const CachedAttentionPlan<float> one(cache, 1);
   const CachedAttentionPlan<float> many(cache, 1, 1, causal(), {}, Index{1} << 58);

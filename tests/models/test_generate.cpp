@@ -73,8 +73,8 @@ const GptConfig small_config{.vocab_size = 12, .context = 16, .num_layers = 2, .
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("temperature 0 gives the largest, the lower any positive one the surer", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("temperature 0 gives the largest, the lower any positive one the surer", "[sampling]",
+                   float, double) {
   const std::vector<TestType> logits = {1, 3, 2};
   CHECK(samples(logits, {.temperature = 0}) == std::set<TokenId>{1});
   for (const double temperature : {1e-30, 1e-300, 5e-324})
@@ -86,7 +86,7 @@ TEMPLATE_TEST_CASE("temperature 0 gives the largest, the lower any positive one 
   CHECK(samples<TestType>({-0.0, 0}, {.temperature = 0}) == std::set<TokenId>{0});
 }
 
-TEMPLATE_TEST_CASE("top_k leaves the likeliest, 0 or too many leave all", "", float, double) {
+TEMPLATE_TEST_CASE("top_k leaves the likeliest, 0 or too many leave all", "[sampling]", float, double) {
   const std::vector<TestType> logits = {0, 0.5, -0.5, 0.25, 0.5};
   CHECK(samples(logits, {.top_k = 1}) == std::set<TokenId>{1});
   CHECK(samples(logits, {.top_k = 2}) == std::set<TokenId>{1, 4});
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("top_k leaves the likeliest, 0 or too many leave all", "", fl
   CHECK(samples<TestType>({7, 7, 7, 7}, {.top_k = 2}) == std::set<TokenId>{0, 1});
 }
 
-TEMPLATE_TEST_CASE("top_p leaves the likeliest that are together as likely", "", float, double) {
+TEMPLATE_TEST_CASE("top_p leaves the likeliest that are together as likely", "[sampling]", float, double) {
   const auto log = [](double p) { return static_cast<TestType>(std::log(p)); };
   const std::vector<TestType> logits = {log(0.1), log(0.5), log(0.15), log(0.25)};
   CHECK(samples(logits, {.top_p = 1e-300}) == std::set<TokenId>{1});
@@ -116,8 +116,8 @@ TEMPLATE_TEST_CASE("top_p leaves the likeliest that are together as likely", "",
   CHECK(samples<TestType>({7, 7, 7, 7}, {.top_p = 0.5}) == std::set<TokenId>{0, 1});
 }
 
-TEMPLATE_TEST_CASE("with any options, tokens are drawn as often as their probability says", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("with any options, tokens are drawn as often as their probability says", "[sampling]",
+                   float, double) {
   constexpr int draws = 4000;
   constexpr Index tokens = 10;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -146,8 +146,8 @@ TEMPLATE_TEST_CASE("with any options, tokens are drawn as often as their probabi
   }
 }
 
-TEMPLATE_TEST_CASE("infinite scores are at one end or the other, NaN is refused by its place", "", float,
-                   double) {
+TEMPLATE_TEST_CASE("infinite scores are at one end or the other, NaN is refused by its place",
+                   "[sampling][errors]", float, double) {
   const TestType inf = kInf<TestType>;
   for (const SamplingOptions& options :
        {SamplingOptions{}, SamplingOptions{.top_k = 4}, SamplingOptions{.top_p = 0.9999},
@@ -168,7 +168,8 @@ TEMPLATE_TEST_CASE("infinite scores are at one end or the other, NaN is refused 
   }
 }
 
-TEMPLATE_TEST_CASE("logits of which none is finite are refused, and draw nothing", "", float, double) {
+TEMPLATE_TEST_CASE("logits of which none is finite are refused, and draw nothing", "[sampling][errors]",
+                   float, double) {
   const TestType inf = kInf<TestType>;
   for (const double temperature : {0.0, 1.0}) {
     for (const std::vector<TestType>& logits : {std::vector{-inf}, {-inf, -inf}, {inf, inf}, {-inf, inf}}) {
@@ -186,7 +187,8 @@ TEMPLATE_TEST_CASE("logits of which none is finite are refused, and draw nothing
   }
 }
 
-TEMPLATE_TEST_CASE("ids from vocab_size on are never drawn, and count for nothing", "", float, double) {
+TEMPLATE_TEST_CASE("ids from vocab_size on are never drawn, and count for nothing", "[sampling]", float,
+                   double) {
   const std::vector<TestType> logits = {0, 0.5, -0.5, 0.25};
   std::vector<TestType> more = logits;
   more.insert(more.end(), {9, kNaN<TestType>, kInf<TestType>});
@@ -201,8 +203,8 @@ TEMPLATE_TEST_CASE("ids from vocab_size on are never drawn, and count for nothin
   }
 }
 
-TEMPLATE_TEST_CASE("a token takes one number from the generator, none if it is sure to be the largest", "",
-                   float, double) {
+TEMPLATE_TEST_CASE("a token takes one number from the generator, none if it is sure to be the largest",
+                   "[sampling]", float, double) {
   const std::vector<TestType> logits = {1, 3, 2};
   for (const SamplingOptions& options :
        {SamplingOptions{}, SamplingOptions{.top_k = 2}, SamplingOptions{.top_p = 0.01},
@@ -222,7 +224,8 @@ TEMPLATE_TEST_CASE("a token takes one number from the generator, none if it is s
   }
 }
 
-TEST_CASE("sampling options out of range are refused by their names and values, and draw nothing") {
+TEST_CASE("sampling options out of range are refused by their names and values, and draw nothing",
+          "[sampling][errors]") {
   const std::vector<float> logits = {1, 3, 2};
   Random random(5);
   const auto refusal = [&](const SamplingOptions& options) {
@@ -241,7 +244,8 @@ TEST_CASE("sampling options out of range are refused by their names and values, 
   CHECK(random.state() == Random(5).state());
 }
 
-TEMPLATE_TEST_CASE("a text read piece by piece has the bits of one read at once", "", float, double) {
+TEMPLATE_TEST_CASE("a text read piece by piece has the bits of one read at once", "[sampling]", float,
+                   double) {
   ThreadPool pool(2);
   for (const GptConfig& config : kinds_of_model()) {
     CAPTURE(config_to_json(config));
@@ -263,7 +267,8 @@ TEMPLATE_TEST_CASE("a text read piece by piece has the bits of one read at once"
   }
 }
 
-TEMPLATE_TEST_CASE("a text longer than the context goes on from its last tokens", "", float, double) {
+TEMPLATE_TEST_CASE("a text longer than the context goes on from its last tokens", "[sampling]", float,
+                   double) {
   for (const GptConfig& drawn : kinds_of_model()) {
     for (const Index context : {1, 2, 5}) {
       GptConfig config = drawn;
@@ -286,7 +291,7 @@ TEMPLATE_TEST_CASE("a text longer than the context goes on from its last tokens"
   }
 }
 
-TEST_CASE("with keep = context every token sees the last ones that fit") {
+TEST_CASE("with keep = context every token sees the last ones that fit", "[sampling]") {
   const Gpt<float> model = stirred_model<float>(small_config, 10);
   const std::vector<TokenId> ids = drawn_ids(50, 12, 11);
   GptDecoder<float> decoder(model, 16);
@@ -297,7 +302,7 @@ TEST_CASE("with keep = context every token sees the last ones that fit") {
   }
 }
 
-TEST_CASE("of a piece longer than the context the end is read, of another all of it") {
+TEST_CASE("of a piece longer than the context the end is read, of another all of it", "[sampling]") {
   const Gpt<float> model = stirred_model<float>(small_config, 12);
   const std::vector<TokenId> ids = drawn_ids(60, 12, 13);
   const std::span<const TokenId> all(ids);
@@ -312,7 +317,7 @@ TEST_CASE("of a piece longer than the context the end is read, of another all of
   CHECK(decoder.num_tokens() == 6);
 }
 
-TEST_CASE("a decoder that has forgotten its last tokens is one that never read them") {
+TEST_CASE("a decoder that has forgotten its last tokens is one that never read them", "[sampling]") {
   for (const GptConfig& config : kinds_of_model()) {
     CAPTURE(config_to_json(config));
     const Gpt<float> model = stirred_model<float>(config, 25);
@@ -337,7 +342,8 @@ TEST_CASE("a decoder that has forgotten its last tokens is one that never read t
   }
 }
 
-TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it was before") {
+TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it was before",
+          "[sampling][errors]") {
   const Gpt<float> model = stirred_model<float>(small_config, 14);
   GptDecoder<float> decoder(model, 16);
   const std::vector<TokenId> ids = {1, 2, 3};
@@ -361,7 +367,7 @@ TEST_CASE("a decoder refuses nothing to read and foreign tokens, and is as it wa
   }
 }
 
-TEST_CASE("the text is what a loop of full passes and samples writes") {
+TEST_CASE("the text is what a loop of full passes and samples writes", "[sampling]") {
   const Gpt<double> model = stirred_model<double>(small_config, 15);
   const std::vector<TokenId> prompt = {3, 1, 4};
   for (const SamplingOptions& sampling : {SamplingOptions{.temperature = 0}, SamplingOptions{.top_k = 6}}) {
@@ -381,7 +387,7 @@ TEST_CASE("the text is what a loop of full passes and samples writes") {
   }
 }
 
-TEST_CASE("the same seed writes the same text on one and on four threads") {
+TEST_CASE("the same seed writes the same text on one and on four threads", "[sampling][threads]") {
   GptConfig config = small_config;
   config.d_model = 64;
   config.context = 64;
@@ -402,7 +408,7 @@ TEST_CASE("the same seed writes the same text on one and on four threads") {
         std::vector<TokenId>(texts[0].begin(), texts[0].begin() + 20));
 }
 
-TEST_CASE("a text ends before a stop token, after on_token returns false, or at its length") {
+TEST_CASE("a text ends before a stop token, after on_token returns false, or at its length", "[sampling]") {
   const Gpt<float> model = stirred_model<float>(small_config, 21);
   const std::vector<TokenId> prompt = {5, 6};
   const auto write = [&](const GenerateOptions& options, const std::function<bool(TokenId)>& on_token = {}) {
@@ -434,7 +440,7 @@ TEST_CASE("a text ends before a stop token, after on_token returns false, or at 
   CHECK(write({.max_new_tokens = 1}) == std::vector<TokenId>{text[0]});
 }
 
-TEST_CASE("a model with more rows than the tokenizer has tokens writes tokens alone") {
+TEST_CASE("a model with more rows than the tokenizer has tokens writes tokens alone", "[sampling]") {
   Gpt<float> model = stirred_model<float>(small_config, 25);
   for (Index row = 9; row < 12; ++row) model.tokens.table.row(row) *= 50;  // likely, were they tokens
   const std::vector<TokenId> prompt = {1, 2};
@@ -452,7 +458,7 @@ TEST_CASE("a model with more rows than the tokenizer has tokens writes tokens al
   CHECK(write({.temperature = 3, .top_k = 10, .vocab_size = 9}) <= 8);
 }
 
-TEST_CASE("what no text can be written of is refused before anything is drawn") {
+TEST_CASE("what no text can be written of is refused before anything is drawn", "[sampling][errors]") {
   Gpt<float> model = stirred_model<float>(small_config, 23);
   const std::vector<TokenId> prompt = {1, 2};
   Random random(24);

@@ -110,7 +110,7 @@ const GptConfig small_config{.vocab_size = 10, .context = 8, .num_layers = 2, .n
 
 }  // namespace
 
-TEST_CASE("with any options, the gradients of a model are the differences of its loss") {
+TEST_CASE("with any options, the gradients of a model are the differences of its loss", "[gpt]") {
   constexpr std::uint64_t models = kSlowRun ? 8 : 60;
   std::set<std::string> seen;
   Index checked = 0;
@@ -142,7 +142,7 @@ TEST_CASE("with any options, the gradients of a model are the differences of its
   }
 }
 
-TEST_CASE("with dropout, the gradients are those of the loss with the same elements dropped") {
+TEST_CASE("with dropout, the gradients are those of the loss with the same elements dropped", "[gpt]") {
   Index checked = 0;
   Index kinks = 0;
   for (std::uint64_t seed = 100; seed < (kSlowRun ? 102 : 112); ++seed) {
@@ -168,7 +168,7 @@ TEST_CASE("with dropout, the gradients are those of the loss with the same eleme
   if (!kSlowRun) CHECK(kinks <= checked / 100);
 }
 
-TEST_CASE("a batch without a target has loss 0 and gradients 0") {
+TEST_CASE("a batch without a target has loss 0 and gradients 0", "[gpt]") {
   Case<double> c(1);
   std::fill(c.batch.targets.begin(), c.batch.targets.end(), ignored_target);
   GptTrainer<double> trainer(c.model, c.options);
@@ -178,7 +178,7 @@ TEST_CASE("a batch without a target has loss 0 and gradients 0") {
   for (const double gradient : numbers_of(trainer.gradients())) REQUIRE(gradient == 0);
 }
 
-TEMPLATE_TEST_CASE("the trainer's loss is the cross-entropy of the model's forward pass, to the bit", "",
+TEMPLATE_TEST_CASE("the trainer's loss is the cross-entropy of the model's forward pass, to the bit", "[gpt]",
                    float, double) {
   ThreadPool pool(3);
   for (std::uint64_t seed = 200; seed < (kSlowRun ? 205 : 240); ++seed) {
@@ -192,7 +192,7 @@ TEMPLATE_TEST_CASE("the trainer's loss is the cross-entropy of the model's forwa
   }
 }
 
-TEST_CASE("rows of the tables that no token asks for reach neither loss nor gradients") {
+TEST_CASE("rows of the tables that no token asks for reach neither loss nor gradients", "[gpt]") {
   GptConfig config = small_config;
   config.tied = false;
   Gpt<double> model = stirred_model<double>(config, 23);
@@ -209,7 +209,7 @@ TEST_CASE("rows of the tables that no token asks for reach neither loss nor grad
   CHECK(trainer.gradients().positions.bottomRows(3).isZero(0));
 }
 
-TEST_CASE("the loss of several batches counts each target once") {
+TEST_CASE("the loss of several batches counts each target once", "[gpt]") {
   Case<double> c(4);
   const Index rows = std::ssize(c.batch.inputs);
   GptTrainer<double> trainer(c.model, c.options);
@@ -229,7 +229,7 @@ TEST_CASE("the loss of several batches counts each target once") {
   CHECK(trainer.loss(std::span<const TokenBatch>{}) == 0);
 }
 
-TEST_CASE("a step is the gradients, clipped together, and a step of the optimizer") {
+TEST_CASE("a step is the gradients, clipped together, and a step of the optimizer", "[gpt]") {
   for (const double clip_norm : {0.0, 0.01, 1e6}) {
     Case<double> c(5);
     c.options.clip_norm = clip_norm;
@@ -249,7 +249,7 @@ TEST_CASE("a step is the gradients, clipped together, and a step of the optimize
   }
 }
 
-TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[threads]", float, double) {
+TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[gpt][threads]", float, double) {
   ThreadPool pools[] = {ThreadPool(2), ThreadPool(3), ThreadPool(8)};
   // With fewer sequences than threads the work is shared inside a sequence.
   for (const Index batch_size : {1, 3, 12}) {
@@ -281,7 +281,7 @@ TEMPLATE_TEST_CASE("a training has the same bits on any threads", "[threads]", f
   }
 }
 
-TEST_CASE("a smaller product never needs more memory: who reserves for the largest has enough") {
+TEST_CASE("a smaller product never needs more memory: who reserves for the largest has enough", "[gpt]") {
   for (const Index depth : {Index{1}, Index{96}, Index{300}}) {
     std::size_t before = 0;
     for (Index rows = 1; rows <= 1200; ++rows) {
@@ -292,7 +292,8 @@ TEST_CASE("a smaller product never needs more memory: who reserves for the large
   }
 }
 
-TEST_CASE("a step of any sizes stays within the trainer's memory") {  // as the address sanitizer sees it
+TEST_CASE("a step of any sizes stays within the trainer's memory",
+          "[gpt]") {  // as the address sanitizer sees it
   ThreadPool pool(2);
   for (const auto& [batch_size, seq_len, d_model, vocab_size] :
        {std::tuple<Index, Index, Index, Index>{8, 64, 96, 512},
@@ -311,7 +312,7 @@ TEST_CASE("a step of any sizes stays within the trainer's memory") {  // as the 
   }
 }
 
-TEST_CASE("a trainer follows its model to other memory, and refuses other sizes") {
+TEST_CASE("a trainer follows its model to other memory, and refuses other sizes", "[gpt][errors]") {
   Gpt<double> model = stirred_model<double>(small_config, 31);
   GptTrainer<double> trainer(model, {.batch_size = 2, .seq_len = 5});
   const TokenBatch batch = drawn_batch(10, 10, 32);
@@ -352,7 +353,8 @@ TEST_CASE("a trainer follows its model to other memory, and refuses other sizes"
   refused([](Model& m) { m.blocks[1].feed_forward.up.w.setZero(16, 8); }, "feed_forward.up.w is 16 x 8");
 }
 
-TEST_CASE("a trainer's sequences are as long as the context, and windows of another length are refused") {
+TEST_CASE("a trainer's sequences are as long as the context, and windows of another length are refused",
+          "[gpt][errors]") {
   Gpt<double> model = stirred_model<double>(small_config, 36);
   GptTrainer<double> trainer(model, {.batch_size = 2});
   CHECK(trainer.options().seq_len == 8);
@@ -369,7 +371,7 @@ TEST_CASE("a trainer's sequences are as long as the context, and windows of anot
   CHECK(numbers_of(model) != before);
 }
 
-TEST_CASE("several threads call one const model and get the same bits") {
+TEST_CASE("several threads call one const model and get the same bits", "[gpt][threads]") {
   const Gpt<float> model = stirred_model<float>(wide_config(), 6, 0.1);
   const std::vector<TokenId> ids = drawn_ids(40, 290, 7);
   const Matrix<float> expected = model.forward(ids);
@@ -386,7 +388,7 @@ TEST_CASE("several threads call one const model and get the same bits") {
   CHECK(equal == 8 * (kSlowRun ? 2 : 20));
 }
 
-TEST_CASE("a sequence's scores do not depend on the rest of the batch, nor on the tokens behind") {
+TEST_CASE("a sequence's scores do not depend on the rest of the batch, nor on the tokens behind", "[gpt]") {
   const Gpt<float> model = stirred_model<float>(small_config, 8);
   const std::vector<TokenId> ids = drawn_ids(3 * 7, 10, 9);
   const Matrix<float> together = model.forward(ids, 3);
@@ -399,7 +401,7 @@ TEST_CASE("a sequence's scores do not depend on the rest of the batch, nor on th
   CHECK(model.forward(all.first(0)).rows() == 0);
 }
 
-TEST_CASE("a fresh model starts within 5 % of the loss of a guess") {
+TEST_CASE("a fresh model starts within 5 % of the loss of a guess", "[gpt]") {
   for (const PositionKind positions :
        {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
     for (const Index vocab_size : {65, 1000}) {
@@ -421,7 +423,7 @@ TEST_CASE("a fresh model starts within 5 % of the loss of a guess") {
   }
 }
 
-TEST_CASE("fresh weights have the spread that the paper gives") {
+TEST_CASE("fresh weights have the spread that the paper gives", "[gpt]") {
   GptConfig config;
   config.vocab_size = 200;
   config.num_layers = 8;
@@ -444,7 +446,7 @@ TEST_CASE("fresh weights have the spread that the paper gives") {
   });
 }
 
-TEST_CASE("one seed gives one model, whatever else draws random numbers") {
+TEST_CASE("one seed gives one model, whatever else draws random numbers", "[gpt]") {
   Random first(11);
   const Gpt<float> a(small_config, first);
   std::rand();
@@ -457,7 +459,7 @@ TEST_CASE("one seed gives one model, whatever else draws random numbers") {
   CHECK(num_parameters(a) == static_cast<Index>(numbers_of(a).size()));
 }
 
-TEMPLATE_TEST_CASE("a batch is learned by heart, and training goes on without NaN", "", float, double) {
+TEMPLATE_TEST_CASE("a batch is learned by heart, and training goes on without NaN", "[gpt]", float, double) {
   Random random(12);
   Gpt<TestType> model(small_config, random);
   GptTrainer<TestType> trainer(model, {.batch_size = 4, .seq_len = 8});
@@ -489,7 +491,7 @@ TEMPLATE_TEST_CASE("a batch is learned by heart, and training goes on without Na
   }
 }
 
-TEST_CASE("the weights of a layer are those of what the blocks before it have made") {
+TEST_CASE("the weights of a layer are those of what the blocks before it have made", "[gpt]") {
   GptConfig config = small_config;
   config.num_layers = 3;
   const Gpt<double> model = stirred_model<double>(config, 21);
@@ -506,7 +508,7 @@ TEST_CASE("the weights of a layer are those of what the blocks before it have ma
   CHECK(same_bits(model.project(stream), model.forward(ids)));
 }
 
-TEST_CASE("a step with NaN or infinity throws, names the step, and changes nothing") {
+TEST_CASE("a step with NaN or infinity throws, names the step, and changes nothing", "[gpt][errors]") {
   for (const double poison : {kNaN<double>, kInf<double>}) {
     for (const std::size_t victim : {0U, 3U, 9U}) {
       Case<double> c(15);
@@ -531,7 +533,7 @@ TEST_CASE("a step with NaN or infinity throws, names the step, and changes nothi
   }
 }
 
-TEST_CASE("a step with a finite loss and gradients beyond all numbers throws as well") {
+TEST_CASE("a step with a finite loss and gradients beyond all numbers throws as well", "[gpt][errors]") {
   // A stream so small that dividing it by its size makes gradients that overflow.
   GptConfig config = small_config;
   config.positions = PositionKind::rotary;
@@ -555,7 +557,8 @@ TEST_CASE("a step with a finite loss and gradients beyond all numbers throws as 
   CHECK(TrainingState<double>(trainer).resumes_as(before));
 }
 
-TEST_CASE("a configuration that makes no model is refused by the name and value of what is wrong") {
+TEST_CASE("a configuration that makes no model is refused by the name and value of what is wrong",
+          "[gpt][errors]") {
   const GptConfig good{.vocab_size = 10, .num_heads = 4, .num_kv_heads = 2, .d_model = 16};
   check_config(good);
   const auto refusal = [&](auto change) {
@@ -607,7 +610,7 @@ TEST_CASE("a configuration that makes no model is refused by the name and value 
   }
 }
 
-TEST_CASE("a trainer refuses options out of range by their names and values") {
+TEST_CASE("a trainer refuses options out of range by their names and values", "[gpt][errors]") {
   Gpt<float> model = stirred_model<float>(small_config, 18);
   const auto refusal = [&](const GptTrainerOptions& options) {
     return message_of<Error>([&] { GptTrainer<float>(model, options); });
@@ -622,7 +625,8 @@ TEST_CASE("a trainer refuses options out of range by their names and values") {
   CHECK(contains(refusal({.seq_len = 8, .optimizer = {.beta2 = 1}}), "beta2 is 1"));
 }
 
-TEST_CASE("tokens and targets outside the vocabulary are refused by place and number, before any change") {
+TEST_CASE("tokens and targets outside the vocabulary are refused by place and number, before any change",
+          "[gpt][errors]") {
   Gpt<float> model = stirred_model<float>(small_config, 19);
   GptTrainer<float> trainer(model, {.batch_size = 2, .seq_len = 4});
   const TokenBatch good{{0, 9, 0, 9, 1, 2, 3, 4}, {9, 0, 9, 0, 2, 3, 4, ignored_target}};
@@ -652,7 +656,7 @@ TEST_CASE("tokens and targets outside the vocabulary are refused by place and nu
   }
 }
 
-TEST_CASE("wrong numbers of tokens, positions and layers are refused") {
+TEST_CASE("wrong numbers of tokens, positions and layers are refused", "[gpt][errors]") {
   Gpt<float> model = stirred_model<float>(small_config, 20);
   GptTrainer<float> trainer(model, {.batch_size = 2, .seq_len = 4});
   const std::vector<TokenId> ids(16, 1);

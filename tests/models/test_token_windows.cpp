@@ -27,7 +27,7 @@ std::vector<TokenId> counted(Index count) {
 
 }  // namespace
 
-TEST_CASE("five tokens have one window of four") {
+TEST_CASE("five tokens have one window of four", "[windows]") {
   const TokenWindows windows({7, 8, 9, 10, 11}, 4);
   CHECK(windows.count() == 1);
   const TokenBatch only = windows.window(0);
@@ -46,7 +46,7 @@ TEST_CASE("five tokens have one window of four") {
   CHECK(contains(message_of<RangeError>([&] { windows.window(-1); }), "token -1"));
 }
 
-TEST_CASE("too few tokens for a window are refused with both numbers") {
+TEST_CASE("too few tokens for a window are refused with both numbers", "[windows][errors]") {
   CHECK(contains(message_of<ShapeError>([] { TokenWindows(counted(4), 4); }),
                  "there are 4 tokens: a window of 4 and the token after it need more"));
   CHECK(contains(message_of<ShapeError>([] { TokenWindows({}, 1); }), "there are 0 tokens"));
@@ -58,7 +58,7 @@ TEST_CASE("too few tokens for a window are refused with both numbers") {
                  "there are 9 tokens"));
 }
 
-TEST_CASE("drawn windows start everywhere, equally often, and targets are inputs one later") {
+TEST_CASE("drawn windows start everywhere, equally often, and targets are inputs one later", "[windows]") {
   const TokenWindows seven(counted(7), 4);
   Random random(2);
   TokenBatch batch;
@@ -87,7 +87,7 @@ TEST_CASE("drawn windows start everywhere, equally often, and targets are inputs
   CHECK(chi_square < 50.8);  // of 19 degrees of freedom: once in 10000
 }
 
-TEST_CASE("a drawn window takes one number from the generator") {
+TEST_CASE("a drawn window takes one number from the generator", "[windows]") {
   const TokenWindows windows(counted(1000), 7);
   Random random(3);
   Random other(3);
@@ -111,7 +111,7 @@ TEST_CASE("a drawn window takes one number from the generator") {
   CHECK(batch.inputs.size() == 35);
 }
 
-TEST_CASE("in order, every token but the first is asked for once") {
+TEST_CASE("in order, every token but the first is asked for once", "[windows]") {
   for (const Index seq_len : {1, 2, 3, 4, 7}) {
     for (Index tokens = seq_len + 1; tokens < 40; ++tokens) {
       for (const Index batch_size : {1, 2, 5, 50}) {

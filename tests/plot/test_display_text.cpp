@@ -1,3 +1,6 @@
+// Texts of any bytes on a terminal: how many columns they take, what is escaped, and how they are cut and
+// padded.
+
 #include <string>
 
 #include "catch.hpp"
@@ -12,7 +15,7 @@ using heed::escaped;
 using heed::padded;
 using heed::truncated;
 
-TEST_CASE("letters take one column, CJK and emoji two, marks and zero-width spaces none") {
+TEST_CASE("letters take one column, CJK and emoji two, marks and zero-width spaces none", "[display_text]") {
   CHECK(display_width("cat") == 3);
   CHECK(display_width("日本") == 4);
   CHECK(display_width("e\u0301") == 1);
@@ -25,7 +28,7 @@ TEST_CASE("letters take one column, CJK and emoji two, marks and zero-width spac
   CHECK(display_width("│▄⠤…") == 4);
 }
 
-TEST_CASE("control characters are shown as their escapes") {
+TEST_CASE("control characters are shown as their escapes", "[display_text]") {
   CHECK(escaped("\t") == "\\t");
   CHECK(escaped("\n") == "\\n");
   CHECK(escaped("\r") == "\\r");
@@ -35,7 +38,7 @@ TEST_CASE("control characters are shown as their escapes") {
   CHECK(escaped(std::string("ab\0cd", 5)) == "ab\\x00cd");
 }
 
-TEST_CASE("every byte that is no part of a character is shown as its number") {
+TEST_CASE("every byte that is no part of a character is shown as its number", "[display_text]") {
   CHECK(escaped("\x80") == "\\x80");
   CHECK(escaped("\xf0\x9f") == "\\xf0\\x9f");
   CHECK(escaped("a\xff"
@@ -45,7 +48,7 @@ TEST_CASE("every byte that is no part of a character is shown as its number") {
   CHECK(escaped("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
 }
 
-TEST_CASE("characters that reorder or hide text are escaped") {
+TEST_CASE("characters that reorder or hide text are escaped", "[display_text]") {
   CHECK(escaped("a\u202eb") == "a\\u202eb");
   CHECK(escaped("\u2067\u200f\u061c") == "\\u2067\\u200f\\u061c");
   CHECK(escaped("\ufeff\u2028\u00ad") == "\\ufeff\\u2028\\u00ad");
@@ -53,7 +56,7 @@ TEST_CASE("characters that reorder or hide text are escaped") {
   CHECK(escaped("שלום") == "שלום");
 }
 
-TEST_CASE("emoji sequences are taken apart, so that all terminals agree on their width") {
+TEST_CASE("emoji sequences are taken apart, so that all terminals agree on their width", "[display_text]") {
   CHECK(escaped("👩\u200d💻") == "👩💻");
   CHECK(escaped("❤\ufe0f") == "❤");
   CHECK(display_width("❤\ufe0f") == 1);
@@ -62,14 +65,14 @@ TEST_CASE("emoji sequences are taken apart, so that all terminals agree on their
   CHECK(escaped("\U0001f3fd") == "\U0001f3fd");
 }
 
-TEST_CASE("a combining mark with nothing to stand on stands on a dotted circle") {
+TEST_CASE("a combining mark with nothing to stand on stands on a dotted circle", "[display_text]") {
   CHECK(escaped("\u0301") == "\u25cc\u0301");
   CHECK(display_width("\u0301") == 1);
   CHECK(escaped("e\u0301\u0302") == "e\u0301\u0302");
   CHECK(display_width("\u200b\u0301") == 1);
 }
 
-TEST_CASE("escaping twice changes nothing, and widths agree with the C library's") {
+TEST_CASE("escaping twice changes nothing, and widths agree with the C library's", "[display_text]") {
   for (const std::string& label : text_checks::odd_labels()) {
     CAPTURE(label);
     const std::string once = escaped(label);
@@ -83,7 +86,7 @@ TEST_CASE("escaping twice changes nothing, and widths agree with the C library's
   }
 }
 
-TEST_CASE("every code point is drawn in the columns the C library gives it, or escaped") {
+TEST_CASE("every code point is drawn in the columns the C library gives it, or escaped", "[display_text]") {
   // Marks that take room of their own count as none here, where some C libraries say 1: left out of the
   // count. The tables may still be of different versions of Unicode, which differ in a few hundred
   // characters, under one percent. What must never happen is a control character or half a character.
@@ -110,7 +113,8 @@ TEST_CASE("every code point is drawn in the columns the C library gives it, or e
   CHECK(differing < compared / 100);
 }
 
-TEST_CASE("a cut text fits, ends in an ellipsis and cuts no character, escape or mark from its letter") {
+TEST_CASE("a cut text fits, ends in an ellipsis and cuts no character, escape or mark from its letter",
+          "[display_text]") {
   CHECK(truncated("abcdef", 6) == "abcdef");
   CHECK(truncated("abcdefg", 6) == "abcde…");
   CHECK(truncated("日本語", 5) == "日本…");
@@ -127,7 +131,7 @@ TEST_CASE("a cut text fits, ends in an ellipsis and cuts no character, escape or
   CHECK(display_width(truncated(std::string(200, 'w'), 24)) == 24);
 }
 
-TEST_CASE("a padded text takes exactly the columns asked for, whatever it holds") {
+TEST_CASE("a padded text takes exactly the columns asked for, whatever it holds", "[display_text]") {
   CHECK(padded("ab", 5) == "ab   ");
   CHECK(padded("ab", 5, Align::right) == "   ab");
   CHECK(padded("ab", 5, Align::center) == " ab  ");
@@ -141,7 +145,7 @@ TEST_CASE("a padded text takes exactly the columns asked for, whatever it holds"
   }
 }
 
-TEST_CASE("a negative width is an error that says so") {
+TEST_CASE("a negative width is an error that says so", "[display_text]") {
   try {
     truncated("cat", -3);
     FAIL("no error");

@@ -1,3 +1,5 @@
+// Heat maps: their forms, labels, ranges and blocks, and that no picture is wider than the terminal.
+
 #include <Eigen/Core>
 #include <array>
 #include <cmath>
@@ -55,7 +57,7 @@ std::string message_of(Call call) {
 
 }  // namespace
 
-TEST_CASE("weights are drawn as full eighths of 1") {
+TEST_CASE("weights are drawn as full eighths of 1", "[heat_map]") {
   CHECK(heat_map(causal_weights()) == "█   \n▄▃  \n▃▂▂ \n▂▂▁▁\n");
   std::vector<double> row;
   for (int i = 0; i <= 8; ++i) row.push_back(i / 8.0);
@@ -65,7 +67,8 @@ TEST_CASE("weights are drawn as full eighths of 1") {
   CHECK(heat_map(row, 1, 9) == "  ▁▂▃▄▅▆▇\n");  // just below an eighth has not reached it
 }
 
-TEST_CASE("one matrix in memory, by strides, through a function and as an Eigen expression is one picture") {
+TEST_CASE("one matrix in memory, by strides, through a function and as an Eigen expression is one picture",
+          "[heat_map]") {
   const Eigen::MatrixXd weights = causal_weights();
   const Eigen::Matrix<float, 4, 4, Eigen::RowMajor> by_rows = weights.cast<float>();
   const std::vector<float> dense(by_rows.data(), by_rows.data() + 16);
@@ -79,7 +82,7 @@ TEST_CASE("one matrix in memory, by strides, through a function and as an Eigen 
   CHECK(heat_map(weights.transpose()) != expected);
 }
 
-TEST_CASE("the ASCII form shows numbers under aligned labels") {
+TEST_CASE("the ASCII form shows numbers under aligned labels", "[heat_map]") {
   HeatMapOptions options;
   options.form = HeatMapForm::ascii;
   options.row_labels = {"I", "like", "deep", "nets"};
@@ -100,7 +103,7 @@ TEST_CASE("the ASCII form shows numbers under aligned labels") {
         "     0 | :-=+*#%@| 1      \n");
 }
 
-TEST_CASE("without labels the ASCII form numbers rows and columns") {
+TEST_CASE("without labels the ASCII form numbers rows and columns", "[heat_map]") {
   HeatMapOptions options;
   options.form = HeatMapForm::ascii;
   CHECK(heat_map(Eigen::MatrixXd::Constant(2, 2, 0.25), options) ==
@@ -109,7 +112,7 @@ TEST_CASE("without labels the ASCII form numbers rows and columns") {
         "1 | 0.250 0.250 |\n");
 }
 
-TEST_CASE("odd labels leave every form aligned, valid UTF-8 and free of raw controls") {
+TEST_CASE("odd labels leave every form aligned, valid UTF-8 and free of raw controls", "[heat_map]") {
   const std::vector<std::string> labels = text_checks::odd_labels();
   const auto count = static_cast<Index>(labels.size());
   for (const HeatMapForm form : all_forms) {
@@ -134,21 +137,21 @@ TEST_CASE("odd labels leave every form aligned, valid UTF-8 and free of raw cont
   }
 }
 
-TEST_CASE("a label with a NUL is shown whole and the map goes on after it") {
+TEST_CASE("a label with a NUL is shown whole and the map goes on after it", "[heat_map]") {
   HeatMapOptions options;
   options.row_labels = {std::string("ab\0cd", 5), "next"};
   const std::string picture = heat_map(Eigen::MatrixXd::Ones(2, 3), options);
   CHECK(picture == "ab\\x00cd │███│\n    next │███│\n");
 }
 
-TEST_CASE("a long label is cut with an ellipsis at max_label_width") {
+TEST_CASE("a long label is cut with an ellipsis at max_label_width", "[heat_map]") {
   HeatMapOptions options;
   options.max_label_width = 8;
   options.row_labels = {std::string(200, 'w'), "日本語日本語"};
   CHECK(heat_map(Eigen::MatrixXd::Ones(2, 1), options) == "wwwwwww… │█│\n 日本語… │█│\n");
 }
 
-TEST_CASE("NaN and infinities have marks of their own and do not stretch the range") {
+TEST_CASE("NaN and infinities have marks of their own and do not stretch the range", "[heat_map]") {
   const std::vector<double> values{0, nan_value, 1, infinity, 0.5, -infinity};
   CHECK(heat_map(values, 1, 6) ==
         " ?█!▄." + std::string(51, ' ') + "\n? is NaN (1 cell), ! is +inf (1 cell), . is -inf (1 cell)\n");
@@ -172,7 +175,7 @@ TEST_CASE("NaN and infinities have marks of their own and do not stretch the ran
   CHECK(heat_map(std::vector<double>(3, nan_value), 1, 3).substr(0, 3) == "???");
 }
 
-TEST_CASE("values outside of a given range are drawn as its ends, and counted") {
+TEST_CASE("values outside of a given range are drawn as its ends, and counted", "[heat_map]") {
   HeatMapOptions options;
   options.range = heed::ValueRange{0, 1};
   const std::string picture = heat_map(std::vector<double>{-3, 0.5, 2, 7}, 1, 4, options);
@@ -181,7 +184,8 @@ TEST_CASE("values outside of a given range are drawn as its ends, and counted") 
   CHECK(contains(picture, "2 cells above 1 drawn as the highest level"));
 }
 
-TEST_CASE("the range is 0 to 1 for weights, 0 to the largest for tiny ones, else all of the values") {
+TEST_CASE("the range is 0 to 1 for weights, 0 to the largest for tiny ones, else all of the values",
+          "[heat_map]") {
   CHECK(heat_map(std::vector<double>{0.5, 0.25}, 1, 2) == "▄▂\n");
   CHECK(lines_of(heat_map(std::vector<double>{0.02, 0.01}, 1, 2)).front().substr(0, 6) == "█▄");
   CHECK(contains(heat_map(std::vector<double>{0.02, 0.01}, 1, 2), "0 │ ▁▂▃▄▅▆▇█│ 0.02"));
@@ -189,7 +193,7 @@ TEST_CASE("the range is 0 to 1 for weights, 0 to the largest for tiny ones, else
   CHECK(lines_of(heat_map(std::vector<double>{-2, 0, 2}, 1, 3)).front().substr(0, 7) == " ▄█");
 }
 
-TEST_CASE("equal values are drawn without a division by zero") {
+TEST_CASE("equal values are drawn without a division by zero", "[heat_map]") {
   CHECK(heat_map(Eigen::MatrixXd::Zero(1, 2)) == "  \n");
   CHECK(heat_map(Eigen::MatrixXd::Ones(1, 2)) == "██\n");
   CHECK(contains(heat_map(Eigen::MatrixXd::Constant(2, 2, -7)), "▄▄"));
@@ -203,7 +207,7 @@ TEST_CASE("equal values are drawn without a division by zero") {
   }
 }
 
-TEST_CASE("the whole range of double is drawn without overflow") {
+TEST_CASE("the whole range of double is drawn without overflow", "[heat_map]") {
   const std::vector<double> values{-1.7e308, 0, 1.7e308};
   CHECK(lines_of(heat_map(values, 1, 3)).front().substr(0, 7) == " ▄█");
   HeatMapOptions options;
@@ -213,7 +217,7 @@ TEST_CASE("the whole range of double is drawn without overflow") {
   CHECK(flaw_of(heat_map(values, 1, 3, options), 80) == "");
 }
 
-TEST_CASE("empty matrices say that they are empty, and one cell is a map") {
+TEST_CASE("empty matrices say that they are empty, and one cell is a map", "[heat_map]") {
   CHECK(heat_map(Eigen::MatrixXd(0, 0)) == "empty matrix: 0 x 0\n");
   CHECK(heat_map(Eigen::MatrixXd(0, 5)) == "empty matrix: 0 x 5\n");
   CHECK(heat_map(Eigen::MatrixXd(5, 0)) == "empty matrix: 5 x 0\n");
@@ -229,7 +233,7 @@ TEST_CASE("empty matrices say that they are empty, and one cell is a map") {
   }
 }
 
-TEST_CASE("a count of labels that does not fit is an error that names both counts") {
+TEST_CASE("a count of labels that does not fit is an error that names both counts", "[heat_map]") {
   HeatMapOptions options;
   options.row_labels = {"a", "b", "c"};
   const auto draw = [&] { heat_map(causal_weights(), options); };
@@ -239,7 +243,7 @@ TEST_CASE("a count of labels that does not fit is an error that names both count
   CHECK(message_of<heed::ShapeError>(draw) == "col_labels has 5 entries, the matrix has 4 columns");
 }
 
-TEST_CASE("numbers that do not fill the matrix are an error before any is read") {
+TEST_CASE("numbers that do not fill the matrix are an error before any is read", "[heat_map]") {
   const std::vector<double> seven(7);
   CHECK(message_of<heed::ShapeError>([&] { heat_map(seven, 2, 4); }) ==
         "values has 7 numbers, the matrix is 2 x 4");
@@ -255,7 +259,7 @@ TEST_CASE("numbers that do not fill the matrix are an error before any is read")
         "rows is -1, it must be at least 0");
 }
 
-TEST_CASE("options out of their bounds are errors that name them") {
+TEST_CASE("options out of their bounds are errors that name them", "[heat_map]") {
   const auto error_with = [](auto change) {
     HeatMapOptions options;
     change(options);
@@ -273,7 +277,7 @@ TEST_CASE("options out of their bounds are errors that name them") {
         }) == "range is [0, inf], it must be finite with low < high");
 }
 
-TEST_CASE("a large matrix is reduced by blocks to the largest value, and the picture says so") {
+TEST_CASE("a large matrix is reduced by blocks to the largest value, and the picture says so", "[heat_map]") {
   HeatMapOptions options;
   options.max_rows = 32;
   const auto one_hot = [](Index i, Index j) { return i == 130 && j == 4095 ? 1.0 : 0.0; };
@@ -286,7 +290,7 @@ TEST_CASE("a large matrix is reduced by blocks to the largest value, and the pic
   CHECK(flaw_of(picture, 80) == "");
 }
 
-TEST_CASE("the mean of blocks is drawn where it is asked for, at the edge of fewer values") {
+TEST_CASE("the mean of blocks is drawn where it is asked for, at the edge of fewer values", "[heat_map]") {
   HeatMapOptions options;
   options.reduction = heed::Reduction::mean;
   options.max_cols = 2;
@@ -298,7 +302,7 @@ TEST_CASE("the mean of blocks is drawn where it is asked for, at the edge of few
   CHECK(heat_map(values, 1, 5, options).substr(0, 6) == "██");
 }
 
-TEST_CASE("values that rounding took out of [0, 1] are drawn on its scale, others are not") {
+TEST_CASE("values that rounding took out of [0, 1] are drawn on its scale, others are not", "[heat_map]") {
   const auto picture = [](const std::vector<double>& values) {
     return heat_map(values, 1, static_cast<Index>(values.size()), {.legend = heed::Legend::always});
   };
@@ -314,7 +318,7 @@ TEST_CASE("values that rounding took out of [0, 1] are drawn on its scale, other
   CHECK(contains(picture({-1e-9, -1e-9}), "every value is -1e-09"));
 }
 
-TEST_CASE("a block with a NaN is NaN, with +inf is +inf, and is -inf only if all of it is") {
+TEST_CASE("a block with a NaN is NaN, with +inf is +inf, and is -inf only if all of it is", "[heat_map]") {
   for (const auto reduction : {heed::Reduction::largest, heed::Reduction::mean}) {
     HeatMapOptions options;
     options.reduction = reduction;
@@ -325,7 +329,7 @@ TEST_CASE("a block with a NaN is NaN, with +inf is +inf, and is -inf only if all
   }
 }
 
-TEST_CASE("each entry of a matrix is read exactly once, also where blocks end early") {
+TEST_CASE("each entry of a matrix is read exactly once, also where blocks end early", "[heat_map]") {
   for (const Index rows : {1, 63, 64, 65, 129, 200}) {
     for (const Index cols : {1, 64, 65, 131}) {
       std::vector<int> reads(static_cast<std::size_t>(rows * cols));
@@ -339,7 +343,7 @@ TEST_CASE("each entry of a matrix is read exactly once, also where blocks end ea
   }
 }
 
-TEST_CASE("no picture is wider than max_width, whatever the matrix and its labels") {
+TEST_CASE("no picture is wider than max_width, whatever the matrix and its labels", "[heat_map]") {
   for (const HeatMapForm form : all_forms) {
     for (const Index width : {40, 41, 57, 80, 200}) {
       for (const Index cols : {1, 7, 39, 300}) {
@@ -360,7 +364,8 @@ TEST_CASE("no picture is wider than max_width, whatever the matrix and its label
   }
 }
 
-TEST_CASE("the color form sets backgrounds and leaves the terminal as it was at every line's end") {
+TEST_CASE("the color form sets backgrounds and leaves the terminal as it was at every line's end",
+          "[heat_map]") {
   HeatMapOptions options;
   options.form = HeatMapForm::indexed_color;
   const std::string indexed = heat_map(causal_weights(), options);
@@ -383,7 +388,7 @@ TEST_CASE("the color form sets backgrounds and leaves the terminal as it was at 
   CHECK(color_of(1) != color_of(0.5));
 }
 
-TEST_CASE("a plan that does not belong to the options is refused") {
+TEST_CASE("a plan that does not belong to the options is refused", "[heat_map]") {
   HeatMapOptions options;
   const heed::HeatMapPlan plan = heed::plan_heat_map(2, 2, options);
   const std::vector<double> cells(4);

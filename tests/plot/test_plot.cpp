@@ -1,3 +1,5 @@
+// Curves and scatter plots: axes, gaps, legends and labels, in lines of one width.
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -64,7 +66,8 @@ std::vector<double> ramp(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("a rising line goes from the lower left to the upper right corner, between labeled axes") {
+TEST_CASE("a rising line goes from the lower left to the upper right corner, between labeled axes",
+          "[plot]") {
   CHECK(plot_curve(ramp(5), ascii()) ==
         "4 +                                *****\n"
         "  |                       *********     \n"
@@ -75,7 +78,7 @@ TEST_CASE("a rising line goes from the lower left to the upper right corner, bet
         "   0                 2                 4\n");
 }
 
-TEST_CASE("Braille dots resolve what a character cannot: four heights within one line") {
+TEST_CASE("Braille dots resolve what a character cannot: four heights within one line", "[plot]") {
   PlotOptions options;
   options.width = 40;
   options.height = 3;
@@ -88,7 +91,7 @@ TEST_CASE("Braille dots resolve what a character cannot: four heights within one
   }
 }
 
-TEST_CASE("every line of a plot has one width, with wide names, titles and labels of any bytes") {
+TEST_CASE("every line of a plot has one width, with wide names, titles and labels of any bytes", "[plot]") {
   std::vector<heed::Series> series;
   std::vector<LabeledPoint> points;
   for (const std::string& label : text_checks::odd_labels()) {
@@ -117,7 +120,7 @@ TEST_CASE("every line of a plot has one width, with wide names, titles and label
   }
 }
 
-TEST_CASE("no series, an empty series, one point and equal values all have a plot") {
+TEST_CASE("no series, an empty series, one point and equal values all have a plot", "[plot]") {
   for (const Charset charset : {Charset::utf8, Charset::ascii}) {
     PlotOptions options;
     options.charset = charset;
@@ -138,7 +141,8 @@ TEST_CASE("no series, an empty series, one point and equal values all have a plo
   CHECK(inside(flat[2]).find_first_not_of('*') == std::string::npos);
 }
 
-TEST_CASE("a NaN or infinity is a gap in the line, and counted; a lone point between gaps is seen") {
+TEST_CASE("a NaN or infinity is a gap in the line, and counted; a lone point between gaps is seen",
+          "[plot]") {
   std::vector<double> values(38, 1.0);
   values[10] = nan_value;
   values[11] = nan_value;
@@ -155,7 +159,8 @@ TEST_CASE("a NaN or infinity is a gap in the line, and counted; a lone point bet
   CHECK(count_of(plot_curve(std::vector<double>{nan_value, nan_value}, options), '*') == 0);
 }
 
-TEST_CASE("a logarithmic axis makes equal factors equal heights, and leaves out what is not positive") {
+TEST_CASE("a logarithmic axis makes equal factors equal heights, and leaves out what is not positive",
+          "[plot]") {
   PlotOptions options = ascii(60, 9);
   options.log_y = true;
   options.y_range = heed::ValueRange{1, 1e4};
@@ -178,7 +183,7 @@ TEST_CASE("a logarithmic axis makes equal factors equal heights, and leaves out 
   CHECK(flaw_of(plot_curve(std::vector<double>{5e-324, 1.7e308}, options), 60) == "");
 }
 
-TEST_CASE("more points than columns are all drawn: a spike of one value in a million is seen") {
+TEST_CASE("more points than columns are all drawn: a spike of one value in a million is seen", "[plot]") {
   std::vector<double> values(1000000, 0.0);
   values[654321] = 1;
   const std::string picture = plot_curve(values, ascii(60, 9));
@@ -188,7 +193,7 @@ TEST_CASE("more points than columns are all drawn: a spike of one value in a mil
   CHECK(contains(picture, "1000000 points in 57 columns: each column spans"));
 }
 
-TEST_CASE("series are told apart by dashes or marks, and named in the legend") {
+TEST_CASE("series are told apart by dashes or marks, and named in the legend", "[plot]") {
   const std::vector<heed::Series> series{
       {"one", {}, {1, 1, 1}}, {"two", {}, {2, 2, 2}}, {"three", {}, {3, 3, 3}}};
   const std::string text = plot_curves(series, ascii(60, 7));
@@ -204,7 +209,7 @@ TEST_CASE("series are told apart by dashes or marks, and named in the legend") {
   CHECK(contains(plot_curves(series, options), "\x1b[38;5;"));
 }
 
-TEST_CASE("a given range cuts lines at the frame and counts the points outside") {
+TEST_CASE("a given range cuts lines at the frame and counts the points outside", "[plot]") {
   PlotOptions options = ascii(40, 5);
   options.y_range = heed::ValueRange{0, 1};
   const std::string picture = plot_curve(std::vector<double>{0.5, 1e300, -1e300, 0.5}, options);
@@ -212,7 +217,7 @@ TEST_CASE("a given range cuts lines at the frame and counts the points outside")
   CHECK(flaw_of(picture, 40) == "");
 }
 
-TEST_CASE("ticks are round numbers that differ from one another") {
+TEST_CASE("ticks are round numbers that differ from one another", "[plot]") {
   const auto axis_texts = [](double low, double high) {
     std::vector<std::string> texts;
     const std::string picture = plot_curve(std::vector<double>{low, high}, ascii(70, 13));
@@ -242,7 +247,7 @@ TEST_CASE("ticks are round numbers that differ from one another") {
   }
 }
 
-TEST_CASE("a scatter plot puts points where they are, with their labels beside them") {
+TEST_CASE("a scatter plot puts points where they are, with their labels beside them", "[plot]") {
   PlotOptions options = ascii(40, 5);
   options.x_range = heed::ValueRange{0, 1};
   options.y_range = heed::ValueRange{0, 1};
@@ -254,7 +259,8 @@ TEST_CASE("a scatter plot puts points where they are, with their labels beside t
   CHECK(last.substr(last.size() - 4) == "se o");  // no room on the right of the last column
 }
 
-TEST_CASE("labels never cover points or each other; the rest is shortened or left out, and counted") {
+TEST_CASE("labels never cover points or each other; the rest is shortened or left out, and counted",
+          "[plot]") {
   PlotOptions options = ascii(40, 5);
   std::vector<LabeledPoint> crowd;
   for (int i = 0; i < 40; ++i) crowd.push_back({i % 20 * 1.0, i / 20 * 1.0, "label" + std::to_string(i)});
@@ -284,14 +290,14 @@ TEST_CASE("labels never cover points or each other; the rest is shortened or lef
   CHECK(whole + shortened + left_out == 40);
 }
 
-TEST_CASE("points in one cell and points that are not finite are counted") {
+TEST_CASE("points in one cell and points that are not finite are counted", "[plot]") {
   const std::string picture = plot_scatter(
       {{0, 0, "a"}, {0, 0, "b"}, {1, 1, "c"}, {nan_value, 0, "d"}, {0, -infinity, "e"}}, ascii());
   CHECK(contains(picture, "1 point in the cell of another"));
   CHECK(contains(picture, "2 points not finite, left out"));
 }
 
-TEST_CASE("sizes that do not fit and options out of their bounds are errors that name them") {
+TEST_CASE("sizes that do not fit and options out of their bounds are errors that name them", "[plot]") {
   CHECK(message_of<heed::ShapeError>([] {
           plot_curves({{"ok", {}, {1}}, {"bad\n", {1, 2}, {1, 2, 3}}});
         }) == "series 1 (bad\\n) has 2 x and 3 y");
@@ -316,7 +322,7 @@ TEST_CASE("sizes that do not fit and options out of their bounds are errors that
         "log_y is set, a scatter plot has linear axes only");
 }
 
-TEST_CASE("axes up to the largest finite number have labels that are numbers") {
+TEST_CASE("axes up to the largest finite number have labels that are numbers", "[plot]") {
   constexpr double largest = std::numeric_limits<double>::max();
   for (const double value : {1.7e308, largest, 1e308, 0.9e308, 4e307}) {
     for (const double other : {-value, 0.0, value / 2, -value / 3}) {

@@ -1,3 +1,5 @@
+// What a terminal shows: colors, Unicode, and who decides.
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +25,7 @@ Terminal capable() {
 
 }  // namespace
 
-TEST_CASE("automatic color needs an interactive terminal that is not dumb, and no NO_COLOR") {
+TEST_CASE("automatic color needs an interactive terminal that is not dumb, and no NO_COLOR", "[terminal]") {
   CHECK(color_depth(ColorMode::automatic, capable()) == ColorDepth::indexed);
   Terminal pipe = capable();
   pipe.interactive = false;
@@ -38,14 +40,14 @@ TEST_CASE("automatic color needs an interactive terminal that is not dumb, and n
   CHECK(color_depth(ColorMode::automatic, plain) == ColorDepth::none);
 }
 
-TEST_CASE("an explicit choice of color wins over the environment") {
+TEST_CASE("an explicit choice of color wins over the environment", "[terminal]") {
   Terminal plain;
   plain.no_color = true;
   CHECK(color_depth(ColorMode::always, plain) == ColorDepth::indexed);
   CHECK(color_depth(ColorMode::never, capable()) == ColorDepth::none);
 }
 
-TEST_CASE("24-bit color is written only where COLORTERM promises it") {
+TEST_CASE("24-bit color is written only where COLORTERM promises it", "[terminal]") {
   Terminal terminal = capable();
   for (const char* value : {"truecolor", "24bit"}) {
     terminal.color_term = value;
@@ -56,7 +58,7 @@ TEST_CASE("24-bit color is written only where COLORTERM promises it") {
   CHECK(color_depth(ColorMode::automatic, terminal) == ColorDepth::indexed);
 }
 
-TEST_CASE("the form of a heat map follows colors first, then Unicode") {
+TEST_CASE("the form of a heat map follows colors first, then Unicode", "[terminal]") {
   using heed::HeatMapForm;
   CHECK(heed::heat_map_form(ColorDepth::true_color, false) == HeatMapForm::true_color);
   CHECK(heed::heat_map_form(ColorDepth::indexed, true) == HeatMapForm::indexed_color);
@@ -64,7 +66,7 @@ TEST_CASE("the form of a heat map follows colors first, then Unicode") {
   CHECK(heed::heat_map_form(ColorDepth::none, false) == HeatMapForm::ascii);
 }
 
-TEST_CASE("the query reads the environment, and a file is no terminal") {
+TEST_CASE("the query reads the environment, and a file is no terminal", "[terminal]") {
   const int file = ::open("/dev/null", O_WRONLY);
   REQUIRE(file >= 0);
   ::setenv("TERM", "xterm", 1);

@@ -41,11 +41,11 @@ std::string broken(const SampleMap& samples) {
 
 }  // namespace
 
-TEST_CASE("an honest measurement passes") {
+TEST_CASE("an honest measurement passes", "[bench]") {
   CHECK(broken(honest()) == "none");
 }
 
-TEST_CASE("time that does not grow fourfold with twice the length is named") {
+TEST_CASE("time that does not grow fourfold with twice the length is named", "[bench]") {
   for (const double milliseconds : {2.0, 4.0, 16.0}) {
     SampleMap samples = honest();
     samples["guard/full/n2048"].cpu_milliseconds = {milliseconds};
@@ -56,7 +56,7 @@ TEST_CASE("time that does not grow fourfold with twice the length is named") {
   CHECK(contains(broken(samples), "guard/causal/n1024"));
 }
 
-TEST_CASE("a cell that is as fast as a loop around nothing is named") {
+TEST_CASE("a cell that is as fast as a loop around nothing is named", "[bench]") {
   SampleMap samples = honest();
   samples["guard/empty"].cpu_milliseconds = {0.001};
   CHECK(contains(broken(samples), "attention/x takes 0.001 ms, a loop around nothing 0.001 ms"));
@@ -64,13 +64,13 @@ TEST_CASE("a cell that is as fast as a loop around nothing is named") {
   CHECK(contains(broken(samples), "was not measured"));
 }
 
-TEST_CASE("a cell beyond the processor's peak is named") {
+TEST_CASE("a cell beyond the processor's peak is named", "[bench]") {
   SampleMap samples = honest();
   samples["attention/x/heed"].milliseconds = {0.0003};
   CHECK(contains(broken(samples), "attention/x runs at 1.67 of the processor's peak"));
 }
 
-TEST_CASE("figures stand in a table where a line holds one, and never in a line that is longer") {
+TEST_CASE("figures stand in a table where a line holds one, and never in a line that is longer", "[bench]") {
   const std::vector<Row> rows = {
       {"attention/float/d64/causal/n1024/t1", {{"ms", "0.860", 10}, {"eigen", "0.36  2.10x", 15}}},
       {"bpe/encode", {{"ms", "12.1", 10}, {"", "63.4 MB/s", 12}, {"x", "-", 9}}}};

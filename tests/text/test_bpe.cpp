@@ -1,3 +1,6 @@
+// Byte-pair encoding: texts to ids and back, equal to the naive way; what a word is; ill-formed UTF-8;
+// unknown ids and characters.
+
 #include <random>
 #include <string>
 #include <thread>
@@ -32,7 +35,7 @@ std::vector<std::string> tokens_in(const BpeTokenizer& tokenizer, const std::str
 
 }  // namespace
 
-TEST_CASE("the tutorial's sentence has the tutorial's ids and comes back") {
+TEST_CASE("the tutorial's sentence has the tutorial's ids and comes back", "[bpe]") {
   const BpeTokenizer tokenizer = heed::train_bpe(tutorial_corpus, {.vocab_size = 80, .min_frequency = 2});
   CHECK(tokenizer.vocab_size() == 78);
   CHECK(tokenizer.encode("the quick brown fox") == Ids{33, 45, 50, 53});
@@ -46,7 +49,7 @@ TEST_CASE("the tutorial's sentence has the tutorial's ids and comes back") {
   CHECK(tokenizer.id_to_token(45) == "quick</w>");
 }
 
-TEST_CASE("an empty text has no ids but those asked for") {
+TEST_CASE("an empty text has no ids but those asked for", "[bpe]") {
   for (const BpeTokenizer& tokenizer : {BpeTokenizer(), characters_of("ab")}) {
     CHECK(tokenizer.encode("").empty());
     CHECK(tokenizer.encode(" \n\t ").empty());
@@ -56,7 +59,7 @@ TEST_CASE("an empty text has no ids but those asked for") {
   }
 }
 
-TEST_CASE("encoding equals trying every token length at every place") {
+TEST_CASE("encoding equals trying every token length at every place", "[bpe]") {
   std::mt19937 random(5);
   const auto text_of = [&random](std::string_view alphabet, std::size_t max_length) {
     std::string text(random() % (max_length + 1), ' ');
@@ -76,7 +79,7 @@ TEST_CASE("encoding equals trying every token length at every place") {
   }
 }
 
-TEST_CASE("encoding takes the longest token from the left, whatever the merges' ranks") {
+TEST_CASE("encoding takes the longest token from the left, whatever the merges' ranks", "[bpe]") {
   const BpeTokenizer tokenizer = BpeTokenizer::from_json(R"({
     "vocab": {"<unk>": 0, "<pad>": 1, "<bos>": 2, "<eos>": 3, "a": 4, "b": 5, "c": 6, "bc": 7, "ab": 8, "bc</w>": 9},
     "merges": [{"pair": ["b", "c"], "rank": 0, "new_token": "bc"}, {"pair": ["a", "b"], "rank": 1, "new_token": "ab"},
@@ -87,7 +90,7 @@ TEST_CASE("encoding takes the longest token from the left, whatever the merges' 
   CHECK(tokens_in(tokenizer, "bca") == std::vector<std::string>{"bc", "a", "<unk>"});
 }
 
-TEST_CASE("text that spells a special token or the end-of-word mark stays text") {
+TEST_CASE("text that spells a special token or the end-of-word mark stays text", "[bpe]") {
   const std::string hostile = "<unk> <pad> <bos> <eos> </w> a</w> <bos></w>";
   for (const std::string& corpus : {tutorial_corpus, hostile, hostile + hostile + hostile}) {
     const BpeTokenizer tokenizer = heed::train_bpe(corpus, {.vocab_size = 200, .min_frequency = 1});
@@ -106,7 +109,7 @@ TEST_CASE("text that spells a special token or the end-of-word mark stays text")
   CHECK(tokenizer.decode(tokenizer.encode("<unk>")) == "< unk >");
 }
 
-TEST_CASE("NUL is a character like others") {
+TEST_CASE("NUL is a character like others", "[bpe]") {
   const std::string text = "ab\0cd"s;
   const BpeTokenizer tokenizer = heed::train_bpe(text, {.vocab_size = 100, .min_frequency = 1});
   CHECK(tokenizer.token_to_id("\0"s) == 4);
@@ -117,7 +120,8 @@ TEST_CASE("NUL is a character like others") {
   CHECK(BpeTokenizer::from_json(tokenizer.to_json()) == tokenizer);
 }
 
-TEST_CASE("words are runs of letters, numbers and underscores of any script, everything else stands alone") {
+TEST_CASE("words are runs of letters, numbers and underscores of any script, everything else stands alone",
+          "[bpe]") {
   const auto words = [](const std::string& text) {
     const BpeTokenizer tokenizer = heed::train_bpe(text, {.vocab_size = 1000, .min_frequency = 1});
     return tokenizer.decode(tokenizer.encode(text));
@@ -132,7 +136,7 @@ TEST_CASE("words are runs of letters, numbers and underscores of any script, eve
   CHECK(words("\u20ACa\u2192b") == "\u20AC a \u2192 b");
 }
 
-TEST_CASE("combining marks end a word, as in Python's \\w, and decode gives them back as words") {
+TEST_CASE("combining marks end a word, as in Python's \\w, and decode gives them back as words", "[bpe]") {
   const std::vector<std::pair<std::string, std::string>> texts = {
       {"e\u0301te\u0301", "e \u0301 te \u0301"},  // decomposed accents
       {"\u0939\u093F\u0928\u094D\u0926\u0940", "\u0939 \u093F \u0928 \u094D \u0926 \u0940"},  // Hindi
@@ -147,7 +151,7 @@ TEST_CASE("combining marks end a word, as in Python's \\w, and decode gives them
   }
 }
 
-TEST_CASE("white space is Unicode's White_Space, and part of the vocabulary but of no word") {
+TEST_CASE("white space is Unicode's White_Space, and part of the vocabulary but of no word", "[bpe]") {
   for (const std::string space : {" ", "\t", "\n", "\v", "\f", "\r", "\u0085", "\u00A0", "\u1680", "\u2003",
                                   "\u2028", "\u2029", "\u202F", "\u205F", "\u3000"}) {
     const BpeTokenizer tokenizer =
@@ -162,7 +166,8 @@ TEST_CASE("white space is Unicode's White_Space, and part of the vocabulary but 
   }
 }
 
-TEST_CASE("each maximal ill-formed subsequence of UTF-8 is one U+FFFD, in training and in encoding") {
+TEST_CASE("each maximal ill-formed subsequence of UTF-8 is one U+FFFD, in training and in encoding",
+          "[bpe]") {
   struct Case {
     std::string bytes;
     std::size_t replacements;
@@ -202,7 +207,8 @@ TEST_CASE("each maximal ill-formed subsequence of UTF-8 is one U+FFFD, in traini
   }
 }
 
-TEST_CASE("decoding names the id that is not in the vocabulary, its place, and the vocabulary's size") {
+TEST_CASE("decoding names the id that is not in the vocabulary, its place, and the vocabulary's size",
+          "[bpe]") {
   const BpeTokenizer tokenizer = characters_of("ab");
   for (const TokenId id : {TokenId{6}, TokenId{-1}, std::numeric_limits<TokenId>::max()}) {
     CHECK_THROWS_AS(tokenizer.decode({4, id}), heed::RangeError);
@@ -216,13 +222,13 @@ TEST_CASE("decoding names the id that is not in the vocabulary, its place, and t
   }
 }
 
-TEST_CASE("unknown characters and unknown ends of words are one <unk> each, shown as U+FFFD") {
+TEST_CASE("unknown characters and unknown ends of words are one <unk> each, shown as U+FFFD", "[bpe]") {
   const BpeTokenizer tokenizer = heed::train_bpe("ab ab", {.vocab_size = 20, .min_frequency = 2});
   CHECK(tokenizer.encode("ab\u4F60\u597D a") == Ids{7, 0, 0, 0, 5, 0});
   CHECK(tokenizer.decode(tokenizer.encode("ab\u4F60 ab")) == "ab\uFFFD\uFFFDab");
 }
 
-TEST_CASE("a copied, assigned or moved-from tokenizer works, in many threads at once") {
+TEST_CASE("a copied, assigned or moved-from tokenizer works, in many threads at once", "[bpe][threads]") {
   BpeTokenizer original = heed::train_bpe(tutorial_corpus, {.vocab_size = 80, .min_frequency = 2});
   const BpeTokenizer copy = std::move(original);
   CHECK(original == copy);

@@ -1,3 +1,6 @@
+// Tokenizers as JSON: what is saved loads as an equal one, a save replaces its file whole, and what is not
+// the format is refused with its place.
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -93,7 +96,7 @@ std::string repeated(const std::string& text, std::size_t times) {
 
 }  // namespace
 
-TEST_CASE("what is saved loads as an equal tokenizer, byte for byte") {
+TEST_CASE("what is saved loads as an equal tokenizer, byte for byte", "[bpe][json]") {
   const TemporaryFolder folder;
   const std::vector<std::string> corpora = {
       "a",
@@ -114,7 +117,7 @@ TEST_CASE("what is saved loads as an equal tokenizer, byte for byte") {
   CHECK(folder.files() == std::vector<std::string>{"tokenizer.json"});
 }
 
-TEST_CASE("the file has the fields vocab, merges and eow") {
+TEST_CASE("the file has the fields vocab, merges and eow", "[bpe][json]") {
   const ordered_json json = small_json();
   CHECK(json.size() == 3);
   CHECK(json["eow"] == "</w>");
@@ -123,7 +126,7 @@ TEST_CASE("the file has the fields vocab, merges and eow") {
   CHECK(json["merges"][0] == ordered_json({{"pair", {"l", "o"}}, {"rank", 0}, {"new_token", "lo"}}));
 }
 
-TEST_CASE("tokenizers differ if a token or a merge differs") {
+TEST_CASE("tokenizers differ if a token or a merge differs", "[bpe][json]") {
   CHECK(BpeTokenizer::from_json(small().to_json()) == small());
   const BpeTokenizer tokenizer = heed::train_bpe("abc abc", {.vocab_size = 10, .min_frequency = 1});
   ordered_json json = ordered_json::parse(tokenizer.to_json());
@@ -139,7 +142,7 @@ TEST_CASE("tokenizers differ if a token or a merge differs") {
   CHECK_FALSE(heed::train_bpe("ab", {.vocab_size = 5}) == heed::train_bpe("ac", {.vocab_size = 5}));
 }
 
-TEST_CASE("saving replaces a file whole, and says what is wrong where it cannot") {
+TEST_CASE("saving replaces a file whole, and says what is wrong where it cannot", "[bpe][json]") {
   const TemporaryFolder folder;
   std::ofstream(folder / "tokenizer.json") << repeated("old ", 100000);
   std::ofstream(folder / "tokenizer.json.tmp0") << "somebody else's";
@@ -156,7 +159,7 @@ TEST_CASE("saving replaces a file whole, and says what is wrong where it cannot"
   CHECK(folder.files().size() == 3);
 }
 
-TEST_CASE("a save removes what killed saves of its file left behind, and nothing else") {
+TEST_CASE("a save removes what killed saves of its file left behind, and nothing else", "[bpe][json]") {
   const TemporaryFolder folder;
   const std::vector<std::string> left = {"t.json.heed-99999999-0.tmp", "t.json.heed-1-12.tmp"};
   std::vector<std::string> others = {"t.json",
@@ -191,7 +194,7 @@ TEST_CASE("a save removes what killed saves of its file left behind, and nothing
   CHECK(folder.files().size() == others.size());
 }
 
-TEST_CASE("saving through a symbolic link replaces what it points to") {
+TEST_CASE("saving through a symbolic link replaces what it points to", "[bpe][json]") {
   const TemporaryFolder folder;
   std::ofstream(folder / "real.json") << "old";
   fs::create_symlink("real.json", folder / "link.json");
@@ -200,7 +203,7 @@ TEST_CASE("saving through a symbolic link replaces what it points to") {
   CHECK(content_of(folder / "real.json") == small().to_json());
 }
 
-TEST_CASE("loading names the path and the problem") {
+TEST_CASE("loading names the path and the problem", "[bpe][json]") {
   const TemporaryFolder folder;
   const auto message = [](const fs::path& path) {
     try {
@@ -220,7 +223,7 @@ TEST_CASE("loading names the path and the problem") {
   CHECK(contains(message(folder / "empty.json"), "not valid JSON"));
 }
 
-TEST_CASE("what is not the format is refused, with the place in the message") {
+TEST_CASE("what is not the format is refused, with the place in the message", "[bpe][json]") {
   const auto with = [](const auto& change) {
     ordered_json json = small_json();
     change(json);
@@ -269,7 +272,7 @@ TEST_CASE("what is not the format is refused, with the place in the message") {
                  "merges[0].pair[1] is an array"));
 }
 
-TEST_CASE("a vocabulary whose ids or special tokens are not in order is refused") {
+TEST_CASE("a vocabulary whose ids or special tokens are not in order is refused", "[bpe][json]") {
   const auto with = [](const std::string& token, const ordered_json& id) {
     ordered_json json = small_json();
     json["vocab"][token] = id;
@@ -297,7 +300,7 @@ TEST_CASE("a vocabulary whose ids or special tokens are not in order is refused"
   CHECK(contains(refusal(R"({"vocab": {}, "merges": [], "eow": "</w>"})"s), "id 0 is missing"));
 }
 
-TEST_CASE("merges that do not make the vocabulary are refused") {
+TEST_CASE("merges that do not make the vocabulary are refused", "[bpe][json]") {
   const auto with = [](std::size_t index, const std::string& left, const std::string& right,
                        const std::string& token) {
     ordered_json json = small_json();
@@ -332,7 +335,7 @@ TEST_CASE("merges that do not make the vocabulary are refused") {
   CHECK(contains(refusal(fewer), "neither a character nor made by a merge"));
 }
 
-TEST_CASE("a merge that an earlier one makes already is refused with both places") {
+TEST_CASE("a merge that an earlier one makes already is refused with both places", "[bpe][json]") {
   const auto again = [](std::size_t first, std::size_t second) {
     ordered_json json = small_json();
     json["merges"][second] = json["merges"][first];
@@ -343,7 +346,7 @@ TEST_CASE("a merge that an earlier one makes already is refused with both places
   CHECK(contains(again(2, 3), "merges[3] joins \"low\" and \"</w>\", as merges[2] does"));
 }
 
-TEST_CASE("unknown fields are skipped, but not to any depth") {
+TEST_CASE("unknown fields are skipped, but not to any depth", "[bpe][json]") {
   ordered_json json = small_json();
   json["version"] = 3;
   json["about"] = {{"vocab", {1, 2, {{"eow", nullptr}}}}, {"merges", "none"}};
@@ -360,7 +363,7 @@ TEST_CASE("unknown fields are skipped, but not to any depth") {
   CHECK(contains(refusal("{\"merges\": " + deep), "expected an object"));
 }
 
-TEST_CASE("text that is no JSON or no UTF-8 is refused, in a short message") {
+TEST_CASE("text that is no JSON or no UTF-8 is refused, in a short message", "[bpe][json]") {
   const std::string json = small().to_json();
   for (std::size_t length = 0; length + 2 < json.size(); ++length) {
     CHECK(contains(refusal(json.substr(0, length)), "not valid JSON"));
@@ -380,14 +383,14 @@ TEST_CASE("text that is no JSON or no UTF-8 is refused, in a short message") {
   CHECK(refusal("{\"vocab\": {}, \"eow\": \"" + huge + "\"}").size() < 500);
 }
 
-TEST_CASE("a vocabulary with more than 64 MiB of text is refused") {
+TEST_CASE("a vocabulary with more than 64 MiB of text is refused", "[bpe][json]") {
   std::string json = R"({"vocab": {"<unk>": 0, "<pad>": 1, "<bos>": 2, "<eos>": 3, "a": 4, ")";
   json.append((std::size_t{1} << 26U) - 10, 'a');
   json += R"(": 5}, "merges": [], "eow": "</w>"})";
   CHECK(contains(refusal(json), "bytes of text, at most 67108864 are supported"));
 }
 
-TEST_CASE("damaged files load or are refused, nothing else") {
+TEST_CASE("damaged files load or are refused, nothing else", "[bpe][json]") {
   std::mt19937 random(26);
   const std::string json = small().to_json();
   int loaded = 0;

@@ -83,7 +83,8 @@ void on_small_stack(std::function<void()> work) {
 
 }  // namespace
 
-TEST_CASE("a million equal or random characters train, encode, decode and load on a small stack") {
+TEST_CASE("a million equal or random characters train, encode, decode and load on a small stack",
+          "[bpe][scaling]") {
   for (const std::string& text : long_texts(million)) {
     std::string decoded;
     bool equal = false;
@@ -105,7 +106,7 @@ TEST_CASE("a million equal or random characters train, encode, decode and load o
   }
 }
 
-TEST_CASE("training on one long word takes work in proportion to its length") {
+TEST_CASE("training on one long word takes work in proportion to its length", "[bpe][scaling]") {
   for (const unsigned letters : {1U, 2U, 26U}) {
     const auto prepare = [letters](std::size_t size) {
       return [text = random_letters(size, letters)] {
@@ -117,7 +118,7 @@ TEST_CASE("training on one long word takes work in proportion to its length") {
   }
 }
 
-TEST_CASE("encoding one long word takes work in proportion to its length") {
+TEST_CASE("encoding one long word takes work in proportion to its length", "[bpe][scaling]") {
   for (const unsigned letters : {1U, 2U, 26U}) {
     const BpeTokenizer tokenizer =
         heed::train_bpe(random_letters(million / 4, letters), {.vocab_size = 1000, .min_frequency = 2});
@@ -129,7 +130,8 @@ TEST_CASE("encoding one long word takes work in proportion to its length") {
   }
 }
 
-TEST_CASE("encoding takes work in proportion to a text that begins like long tokens and then differs") {
+TEST_CASE("encoding takes work in proportion to a text that begins like long tokens and then differs",
+          "[bpe][scaling]") {
   // "b" behind a run: the token a..ab makes a plain search walk down the whole run from each of its letters.
   const auto prepare = [](std::size_t run) {
     std::string word(run, 'a');

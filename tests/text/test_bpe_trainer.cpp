@@ -51,7 +51,8 @@ std::vector<std::string> merged_pairs(const BpeTokenizer& tokenizer) {
 
 }  // namespace
 
-TEST_CASE("training equals counting everything again in each round: one word of a and b, 4 merges") {
+TEST_CASE("training equals counting everything again in each round: one word of a and b, 4 merges",
+          "[bpe][training]") {
   std::mt19937 random(19);
   for (int i = 0; i < 10000; ++i) {
     const std::string corpus = random_text(random, "ab", 14);
@@ -61,7 +62,8 @@ TEST_CASE("training equals counting everything again in each round: one word of 
   }
 }
 
-TEST_CASE("training equals counting everything again in each round: many words, to the last merge") {
+TEST_CASE("training equals counting everything again in each round: many words, to the last merge",
+          "[bpe][training]") {
   std::mt19937 random(20);
   for (int i = 0; i < 4000; ++i) {
     const std::string corpus = random_text(random, i % 2 == 0 ? "ab " : "aabbc. \n", 120);
@@ -74,7 +76,8 @@ TEST_CASE("training equals counting everything again in each round: many words, 
   }
 }
 
-TEST_CASE("the places of a run overlap when they are counted, and are merged from left to right") {
+TEST_CASE("the places of a run overlap when they are counted, and are merged from left to right",
+          "[bpe][training]") {
   std::vector<Index> frequencies;
   const BpeTokenizer tokenizer =
       heed::train_bpe("aaaaa bc bc bc", {.vocab_size = 11, .min_frequency = 1},
@@ -84,7 +87,8 @@ TEST_CASE("the places of a run overlap when they are counted, and are merged fro
   CHECK(tokenizer.encode("aaaaa") == std::vector<TokenId>{8, 8, 5, 0});
 }
 
-TEST_CASE("among equally frequent pairs the one that occurs first in the text is learned first") {
+TEST_CASE("among equally frequent pairs the one that occurs first in the text is learned first",
+          "[bpe][training]") {
   std::vector<std::string_view> documents = {"cd", "ab", "xy", "ab", "xy", "cd"};
   std::sort(documents.begin(), documents.end());
   do {
@@ -103,27 +107,28 @@ TEST_CASE("among equally frequent pairs the one that occurs first in the text is
   } while (std::next_permutation(documents.begin(), documents.end()));
 }
 
-TEST_CASE("training twice gives the same bytes") {
+TEST_CASE("training twice gives the same bytes", "[bpe][training]") {
   std::mt19937 random(18);
   const std::string corpus = random_text(random, "abcdefgh    \n.", 20000);
   const heed::BpeTrainOptions options{.vocab_size = 500, .min_frequency = 2};
   CHECK(heed::train_bpe(corpus, options).to_json() == heed::train_bpe(corpus, options).to_json());
 }
 
-TEST_CASE("words do not reach across the borders of documents") {
+TEST_CASE("words do not reach across the borders of documents", "[bpe][training]") {
   const std::vector<std::string_view> documents = {"ab", "cd"};
   const BpeTokenizer tokenizer = heed::train_bpe(documents, {.vocab_size = 100, .min_frequency = 1});
   CHECK(merged_pairs(tokenizer) == std::vector<std::string>{"a+b", "ab+</w>", "c+d", "cd+</w>"});
 }
 
-TEST_CASE("a character cut in two by a document border is two ill-formed halves") {
+TEST_CASE("a character cut in two by a document border is two ill-formed halves", "[bpe][training]") {
   const std::vector<std::string_view> documents = {"\xC3", "\xA9"};
   const BpeTokenizer tokenizer = heed::train_bpe(documents, {.vocab_size = 100, .min_frequency = 2});
   CHECK(tokens_of(tokenizer) ==
         std::vector<std::string>{"<unk>", "<pad>", "<bos>", "<eos>", "\xEF\xBF\xBD", "\xEF\xBF\xBD</w>"});
 }
 
-TEST_CASE("training on too little text stops early and reports the true size of the vocabulary") {
+TEST_CASE("training on too little text stops early and reports the true size of the vocabulary",
+          "[bpe][training]") {
   const heed::BpeTrainOptions options{.vocab_size = 300, .min_frequency = 1};
   CHECK(heed::train_bpe("   ", options).vocab_size() == 5);
   CHECK(heed::train_bpe("a", options).vocab_size() == 6);   // a, a</w>
@@ -132,7 +137,7 @@ TEST_CASE("training on too little text stops early and reports the true size of 
   CHECK(heed::train_bpe("ab", {.vocab_size = 6, .min_frequency = 1}).merges().empty());
 }
 
-TEST_CASE("an empty corpus is refused: there is nothing to learn from") {
+TEST_CASE("an empty corpus is refused: there is nothing to learn from", "[bpe][training]") {
   using Documents = std::vector<std::string_view>;
   for (const Documents& documents : {Documents{""}, Documents{}, Documents{"", ""}}) {
     CAPTURE(documents.size());
@@ -147,13 +152,15 @@ TEST_CASE("an empty corpus is refused: there is nothing to learn from") {
   }
 }
 
-TEST_CASE("all characters are kept and nothing is learned if vocab_size is smaller than that") {
+TEST_CASE("all characters are kept and nothing is learned if vocab_size is smaller than that",
+          "[bpe][training]") {
   const BpeTokenizer tokenizer = heed::train_bpe("ab ab ab", {.vocab_size = 5, .min_frequency = 1});
   CHECK(tokens_of(tokenizer) == std::vector<std::string>{"<unk>", "<pad>", "<bos>", "<eos>", " ", "a", "b"});
   CHECK(tokenizer.merges().empty());
 }
 
-TEST_CASE("a vocab_size without room for a character and a negative min_frequency are refused") {
+TEST_CASE("a vocab_size without room for a character and a negative min_frequency are refused",
+          "[bpe][training]") {
   for (const Index vocab_size : {Index{4}, Index{0}, Index{-1}, std::numeric_limits<Index>::min()}) {
     CHECK_THROWS_AS(heed::train_bpe("ab", {.vocab_size = vocab_size, .min_frequency = 1}),
                     heed::ArgumentError);
@@ -167,7 +174,8 @@ TEST_CASE("a vocab_size without room for a character and a negative min_frequenc
   }
 }
 
-TEST_CASE("a min_frequency of 0 is the same as 1, and one beyond all counts learns nothing") {
+TEST_CASE("a min_frequency of 0 is the same as 1, and one beyond all counts learns nothing",
+          "[bpe][training]") {
   const std::string corpus = "low low lower newest";
   CHECK(heed::train_bpe(corpus, {.vocab_size = 50, .min_frequency = 0}) ==
         heed::train_bpe(corpus, {.vocab_size = 50, .min_frequency = 1}));
@@ -176,7 +184,7 @@ TEST_CASE("a min_frequency of 0 is the same as 1, and one beyond all counts lear
             .empty());
 }
 
-TEST_CASE("training reports each merge, and what its callback throws reaches the caller") {
+TEST_CASE("training reports each merge, and what its callback throws reaches the caller", "[bpe][training]") {
   Index calls = 0;
   const BpeTokenizer tokenizer = heed::train_bpe(
       "low low lower newest", {.vocab_size = 30, .min_frequency = 1}, [&](const heed::BpeTrainStep& step) {

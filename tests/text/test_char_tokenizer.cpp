@@ -22,7 +22,7 @@ std::string refusal(std::string_view json) {
 
 }  // namespace
 
-TEST_CASE("characters are numbered by code point and give back the text to the byte") {
+TEST_CASE("characters are numbered by code point and give back the text to the byte", "[characters]") {
   const std::string text = std::string("b a\n\tz\0é", 9) + "日本\xF0\x9F\x91\x8D e\u0301 \r\n";
   const CharTokenizer tokenizer(text);
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
@@ -47,7 +47,7 @@ TEST_CASE("characters are numbered by code point and give back the text to the b
   CHECK(CharTokenizer(all).decode(CharTokenizer(all).encode(all)) == all);
 }
 
-TEST_CASE("what is not UTF-8 is read as U+FFFD") {
+TEST_CASE("what is not UTF-8 is read as U+FFFD", "[characters]") {
   const std::string mended = "\uFFFD";
   const CharTokenizer tokenizer("a\xFFz");
   CHECK(tokenizer.vocab_size() == 3);
@@ -60,7 +60,7 @@ TEST_CASE("what is not UTF-8 is read as U+FFFD") {
   CHECK(tokenizer.decode(tokenizer.encode("\xF4\x90\x80\x80")) == mended + mended + mended + mended);
 }
 
-TEST_CASE("an unknown character is refused by itself and its byte") {
+TEST_CASE("an unknown character is refused by itself and its byte", "[characters]") {
   const CharTokenizer tokenizer("abc");
   const auto message = [&](const CharTokenizer& t, std::string_view text) {
     return message_of<TextError>([&] { t.encode(text); });
@@ -74,7 +74,7 @@ TEST_CASE("an unknown character is refused by itself and its byte") {
   CHECK(contains(message(CharTokenizer(""), "a"), "among the 0"));
 }
 
-TEST_CASE("tokens outside the vocabulary are refused by their numbers") {
+TEST_CASE("tokens outside the vocabulary are refused by their numbers", "[characters]") {
   const CharTokenizer tokenizer("abc");
   for (const TokenId wrong :
        {3, -1, std::numeric_limits<TokenId>::max(), std::numeric_limits<TokenId>::min()}) {
@@ -85,7 +85,7 @@ TEST_CASE("tokens outside the vocabulary are refused by their numbers") {
   }
 }
 
-TEST_CASE("a tokenizer of characters survives its JSON") {
+TEST_CASE("a tokenizer of characters survives its JSON", "[characters]") {
   for (const std::string& text : {std::string(), std::string("\0\x01\x7F\"\\/\n", 7),
                                   std::string("日本👍\xFF"), std::string("\u2028\uFFFD\u00AD")}) {
     const CharTokenizer tokenizer(text);
@@ -101,7 +101,7 @@ TEST_CASE("a tokenizer of characters survives its JSON") {
   CHECK(given.encode("👍") == std::vector<TokenId>{3});
 }
 
-TEST_CASE("JSON that is no tokenizer of characters is refused with what is wrong") {
+TEST_CASE("JSON that is no tokenizer of characters is refused with what is wrong", "[characters]") {
   for (const char* json : {"", "{", "[]", "null", "3", "\"a\"", "[\"a\"]", R"({"characters": ["\ud83d"]})",
                            "{\"characters\": [\"\xFF\"]}", R"({"characters": ["a"]} x)"}) {
     CAPTURE(json);
