@@ -7,17 +7,25 @@
 //   ```text FILE    is compared with something else by the test FILE
 //   ```sh           is run by doc_commands.sh beside this file, line by line
 //
+// A table whose last column is called "held by" says there which tests hold each of its rows: `test_name` and
+// then, in quotes or brackets, names of its cases or [tags].
+//
 // A page with another kind of fence, or with code that is only indented, which nobody could hold, is refused.
 //
-//   doc_program code PAGE.md OUT.cpp      writes the program: blocks with a main of their own become
-//   functions,
-//                                         the others, put together, one more
-//   doc_program check PAGE.md PROGRAM     runs the program and compares what it prints with the page
-//   doc_program quotes PAGE.md ROOT       looks for the blocks that name a file below ROOT
-//   doc_program commands PAGE.md          prints the lines of ```sh without their comments
-//   doc_program lines PAGE.md FILES...    every statement in the page's tables, `like = this;`, stands in one
-//   of
-//                                         the files, whatever its spaces and line breaks
+//   doc_program code PAGE.md OUT.cpp
+//       writes the program: blocks with a main of their own become functions, the others, put together, one
+//       more
+//   doc_program check PAGE.md PROGRAM
+//       runs the program and compares what it prints with the page
+//   doc_program quotes PAGE.md ROOT
+//       looks for the blocks that name a file below ROOT
+//   doc_program commands PAGE.md
+//       prints the lines of ```sh without their comments
+//   doc_program lines PAGE.md FILES...
+//       finds every statement of the page's tables, `like = this;`, in one of the files, whatever its spaces
+//       and lines
+//   doc_program held PAGE.md FILES...
+//       finds every file of tests that the page names, and every test that a table's column "held by" names
 
 #include <algorithm>
 #include <array>
@@ -30,6 +38,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -211,6 +220,115 @@ void require_lines(const std::vector<std::string>& files, const Page& page) {
   }
 }
 
+/// A file of tests: its name, as ctest has it, and the names and tags of its cases.
+struct TestFile {
+  std::string name;
+  std::vector<std::string> cases;
+  std::string tags;
+};
+
+/// The string literals that stand side by side from `at` on, put together; `at` moves behind them.
+std::string literal_at(const std::string& code, std::size_t& at) {
+  std::string text;
+  const auto skip_spaces = [&] {
+    while (at < code.size() && std::isspace(static_cast<unsigned char>(code[at])) != 0) ++at;
+  };
+  for (skip_spaces(); at < code.size() && code[at] == '"'; skip_spaces()) {
+    for (++at; at < code.size() && code[at] != '"'; ++at) {
+      if (code[at] == '\\') ++at;
+      text += code[at];
+    }
+    ++at;
+  }
+  return text;
+}
+
+TestFile test_file(const std::string& path) {
+  const std::size_t start = path.rfind('/') + 1;
+  TestFile file{path.substr(start, path.rfind('.') - start), {}, {}};
+  const std::string code = read_file(path);
+  constexpr std::string_view macro = "TEST_CASE(";
+  for (std::size_t at = 0; (at = code.find(macro, at)) != std::string::npos;) {
+    at += macro.size();
+    file.cases.push_back(literal_at(code, at));
+    if (code[at] == ',') file.tags += literal_at(code, ++at);
+  }
+  return file;
+}
+
+/// The cells of a table's line, without the spaces around them.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  for (std::size_t start = 1, end = 0; (end = line.find('|', start)) != std::string::npos; start = end + 1) {
+    const std::string cell = line.substr(start, end - start);
+    const std::size_t first = std::min(cell.find_first_not_of(' '), cell.size());
+    cells.push_back(cell.substr(first, cell.find_last_not_of(' ') + 1 - first));
+  }
+  return cells;
+}
+
+/// The file of that name.
+const TestFile& file_of(const std::vector<TestFile>& files, const std::string& name) {
+  const auto is_it = [&](const TestFile& file) { return file.name == name; };
+  const auto found = std::find_if(files.begin(), files.end(), is_it);
+  if (found == files.end()) throw std::runtime_error("there is no file of tests " + name);
+  return *found;
+}
+
+/// Every `test_name` of the line is a file, in a table or not.
+void require_known_files(const std::string& line, const std::vector<TestFile>& files) {
+  constexpr std::string_view mark = "`test_";
+  for (std::size_t at = 0; (at = line.find(mark, at)) != std::string::npos; at += mark.size())
+    file_of(files, line.substr(at + 1, line.find('`', at + 1) - at - 1));
+}
+
+/// What one cell of the column "held by" names is in the files.
+void require_held(const std::string& cell, const std::vector<TestFile>& files) {
+  const TestFile* file = nullptr;
+  bool held = false;
+  for (std::size_t at = 0; at < cell.size(); ++at) {
+    if (cell[at] != '`' && cell[at] != '"' && cell[at] != '[') continue;
+    const std::size_t end = cell.find(cell[at] == '[' ? ']' : cell[at], at + 1);
+    if (end == std::string::npos) throw std::runtime_error("a name has no end: " + cell);
+    const std::string name = cell.substr(at + 1, end - at - 1);
+    if (cell[at] == '`') {
+      file = &file_of(files, name);
+    } else {
+      if (file == nullptr) throw std::runtime_error("no file is named before " + name);
+      const bool has = cell[at] == '['
+                           ? file->tags.find("[" + name + "]") != std::string::npos
+                           : std::find(file->cases.begin(), file->cases.end(), name) != file->cases.end();
+      if (!has) throw std::runtime_error(file->name + " has no test " + cell.substr(at, end + 1 - at));
+      held = true;
+    }
+    at = end;
+  }
+  if (!held) throw std::runtime_error("no test holds a row, the column says \"" + cell + "\"");
+}
+
+void require_tests(const std::vector<std::string>& paths, const Page& page) {
+  std::vector<TestFile> files;
+  for (const std::string& path : paths) files.push_back(test_file(path));
+  std::size_t rows = 0;
+  std::size_t columns = 0;  // of the table that has the column
+  for (const std::string& line : page.prose) {
+    require_known_files(line, files);
+    const std::vector<std::string> cells = line[0] == '|' ? cells_of(line) : std::vector<std::string>();
+    if (cells.empty()) {
+      columns = 0;
+    } else if (columns == 0) {
+      if (cells.back() == "held by") columns = cells.size();
+    } else if (cells.back().empty() || cells.back().find_first_not_of('-') != std::string::npos) {
+      if (cells.size() != columns)
+        throw std::runtime_error("the table has another number of columns: " + line);
+      require_held(cells.back(), files);
+      ++rows;
+    }
+  }
+  if (rows == 0) throw std::runtime_error("no table of the page has a column \"held by\"");
+  std::cout << rows << " rows are held by tests\n";
+}
+
 int run(const std::vector<std::string>& arguments) {
   const auto is = [&](const char* mode, std::size_t size) {
     return !arguments.empty() && arguments[0] == mode && arguments.size() == size;
@@ -226,13 +344,15 @@ int run(const std::vector<std::string>& arguments) {
     require_quotes(parsed(arguments[1]), arguments[2]);
   } else if (is("commands", 2)) {
     print_commands(parsed(arguments[1]));
+  } else if (arguments.size() >= 3 && arguments[0] == "held") {
+    require_tests({arguments.begin() + 2, arguments.end()}, parsed(arguments[1]));
   } else if (arguments.size() >= 3 && arguments[0] == "lines") {
     require_lines({arguments.begin() + 2, arguments.end()}, parsed(arguments[1]));
   } else {
     throw UsageError(
         "usage: doc_program code PAGE.md OUT.cpp | check PAGE.md PROGRAM | quotes PAGE.md ROOT | commands "
         "PAGE.md | "
-        "lines PAGE.md FILE...");
+        "lines PAGE.md FILE... | held PAGE.md FILE...");
   }
   return 0;
 }

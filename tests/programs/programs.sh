@@ -39,6 +39,12 @@ for name in "${!path[@]}"; do
       refuses "usage: doc_program" doc_program
       refuses "usage: doc_program" doc_program chek page program
       run 1 doc_program code none.md out.cpp
+      # A row of a contract that no test holds.
+      echo 'TEST_CASE("it holds", "[law]") {' >test_x.cpp
+      for test in '`test_x` "it does not"' '`test_x` [other]' '`test_y` [law]' ''; do
+        printf '| what | held by |\n|---|---|\n| a row | `test_x` "it holds", [law] |\n| another | %s |\n' "$test" >page.md
+        run 1 doc_program held page.md test_x.cpp
+      done
       continue ;;
   esac
   refuses "there is no option --definitely-not" "$name" --definitely-not
