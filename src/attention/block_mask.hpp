@@ -13,16 +13,16 @@ namespace heed::detail {
 inline kernels::VisibleRange visible_range(const Mask& mask, Index sequence, Index kv_len, Index query_offset,
                                            Index query) {
   // Beyond every key, and steps from row to row overflow nowhere.
-  constexpr Index far = Mask::max_offset;
+  constexpr Index far = Mask::kMaxOffset;
   const Mask::Reach reach = mask.reach(query_offset, query);
   kernels::VisibleRange range;
   range.kv_len = mask.kv_length(sequence, kv_len);
-  if (mask.window().left != unlimited) {
+  if (mask.window().left != kUnlimited) {
     range.first_begin = std::clamp(reach.first, -far, far);
     range.begin_step = 1;
   }
   range.first_end = range.kv_len;
-  if (mask.is_causal() || mask.window().right != unlimited) {
+  if (mask.is_causal() || mask.window().right != kUnlimited) {
     range.first_end = std::clamp(reach.last, -far, far) + 1;
     range.end_step = 1;
   }
@@ -61,7 +61,7 @@ void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const Attentio
                 Index query_offset, Index head, Index query, kernels::MaskPart<T>* parts,
                 kernels::AttentionBlock<T>& block) {
   // Who is told positions has an offset that is not clamped.
-  block.first_position = query + std::clamp(query_offset, -Mask::max_offset, Mask::max_offset);
+  block.first_position = query + std::clamp(query_offset, -Mask::kMaxOffset, Mask::kMaxOffset);
   block.visible = visible_range(mask, sequence, block.kv_len, query_offset, query);
   block.num_mask_parts = 0;
   for (const MaskMatrix& matrix : mask.matrices())

@@ -43,7 +43,7 @@ Mask for_any_length(const Mask& mask, const KvCacheOptions& cache, Index max_new
   Mask placed = mask & bottom_right();
   if (!cache.ring) return placed;
   const Index left = mask.window().left;
-  if (left == unlimited || left > cache.capacity - max_new_tokens) {
+  if (left == kUnlimited || left > cache.capacity - max_new_tokens) {
     throw_shape_error("the ring keeps the last " + count_of(cache.capacity, "token") + ", mask " +
                       mask.to_string() + " lets the first of " + count_of(max_new_tokens, "new token") +
                       " see older ones: window left + number of queries must not be above the capacity");
@@ -82,7 +82,7 @@ CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheOptions& cache, Index n
       plan_(longest_shape(cache, num_heads, max_new_tokens), for_any_length(mask, cache, max_new_tokens),
             options, threads) {
   for (Index b = 0; b < cache.batch_size; ++b) {
-    if (mask.kv_length(b, unlimited) != unlimited)
+    if (mask.kv_length(b, kUnlimited) != kUnlimited)
       throw_argument_error("the mask has kv_lengths, but the lengths of the keys are the cache's");
   }
   // Fewer queries may be cut into higher blocks, and heads that share keys come together only where queries
@@ -91,7 +91,7 @@ CachedAttentionPlan<T>::CachedAttentionPlan(const KvCacheOptions& cache, Index n
   const Index sharing = num_heads / cache.num_kv_heads;
   kernels::AttentionExtent extent{};
   extent.num_rows = std::min(kernels.query_block, sharing * max_new_tokens);
-  extent.kv_len = unlimited;
+  extent.kv_len = kUnlimited;
   extent.head_dim = cache.head_dim;
   extent.value_dim = cache.value_dim;
   extent.gathered = options.rotary.has_value() || (sharing > 1 && max_new_tokens > 1);

@@ -122,11 +122,11 @@ void check_attention(const AttentionShape& shape, const Mask& mask, const ScoreO
       std::max<Index>(distinct_sequences(shape, mask), equal ? 1 : 0);  // lengths count anyway
   for (Index b = 0; b < sequences; ++b) {
     const Index offset = mask.query_offset(shape.query_len_of(b), shape.kv_len_of(b), b, asking);
-    const bool near = offset >= -Mask::max_offset && offset <= Mask::max_offset;
+    const bool near = offset >= -Mask::kMaxOffset && offset <= Mask::kMaxOffset;
     if (!near && (with_functions || !mask.alibi_slopes().empty())) {
       throw_argument_error("query_offset is " + std::to_string(offset) + ", " +
                            (with_functions ? "a function of scores" : "alibi") +
-                           " is told positions within " + std::to_string(Mask::max_offset) + " of key 0");
+                           " is told positions within " + std::to_string(Mask::kMaxOffset) + " of key 0");
     }
   }
   if (options.rotary) check_rotary(*options.rotary, shape, mask);

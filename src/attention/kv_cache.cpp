@@ -339,7 +339,7 @@ AttentionShape detail::cached_shape(const MatrixView<const T>& query, const KvCa
       throw_shape_error("the ring keeps the last " + std::to_string(kept.capacity) + " of " +
                         count_of(length, "token") + " of sequence " + std::to_string(b) + ", mask " +
                         options.mask.to_string() + " lets its first query see older ones: " +
-                        (left == unlimited ? "add window(n, 0), where n + " : "window left + ") +
+                        (left == kUnlimited ? "add window(n, 0), where n + " : "window left + ") +
                         "number of queries must not be above the capacity");
     }
   }

@@ -25,7 +25,7 @@ const char* name_of(MaskMatrix::Kind kind) noexcept {
 namespace {
 
 std::string side_text(Index side) {
-  return side == unlimited ? "unlimited" : std::to_string(side);
+  return side == kUnlimited ? "unlimited" : std::to_string(side);
 }
 
 std::string list_text(const std::vector<Index>& numbers) {
@@ -99,7 +99,7 @@ Mask causal() {
 Mask window(Index left, Index right) {
   if (left < 0 || right < 0) {
     throw_argument_error("window(" + side_text(left) + ", " + side_text(right) +
-                         "): a side is a number of keys, or heed::unlimited");
+                         "): a side is a number of keys, or heed::kUnlimited");
   }
   Mask mask;
   mask.window_ = {left, right};
@@ -241,7 +241,7 @@ Index Mask::kv_length(Index sequence, Index kv_len) const noexcept {
 Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const char* asking) const {
   if (!position_) {
     const bool matters =
-        causal_ || window_.left != unlimited || window_.right != unlimited || !slopes_.empty();
+        causal_ || window_.left != kUnlimited || window_.right != kUnlimited || !slopes_.empty();
     if ((matters || asking != nullptr) && query_len != kv_len) {
       throw_shape_error(
           (matters ? to_string() + " mask" : std::string(asking)) + " with " + std::to_string(query_len) +
@@ -267,10 +267,10 @@ Index Mask::query_offset(Index query_len, Index kv_len, Index sequence, const ch
 Mask::Reach Mask::reach(Index query_offset, Index query) const noexcept {
   // The offset's sum with a side comes first: where it saturates, no existing key or query brings it back.
   Reach result = {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()};
-  if (window_.left != unlimited)
+  if (window_.left != kUnlimited)
     result.first = saturating_sum(saturating_sum(query_offset, -window_.left), query);
   const Index right = causal_ ? 0 : window_.right;
-  if (right != unlimited) result.last = saturating_sum(saturating_sum(query_offset, right), query);
+  if (right != kUnlimited) result.last = saturating_sum(saturating_sum(query_offset, right), query);
   return result;
 }
 
@@ -284,7 +284,7 @@ std::string Mask::to_string() const {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " & ") + part; };
   if (causal_) add("causal");
-  if (window_.left != unlimited || window_.right != unlimited)
+  if (window_.left != kUnlimited || window_.right != kUnlimited)
     add("window(" + side_text(window_.left) + ", " + side_text(window_.right) + ")");
   if (position_) {
     switch (position_->anchor) {

@@ -60,7 +60,7 @@ void Random::refill() noexcept {
 }
 
 std::uint32_t Random::next_word() noexcept {
-  if (next_ == words) refill();
+  if (next_ == kWords) refill();
   std::uint32_t word = state_[static_cast<std::size_t>(next_++)];
   word ^= word >> 11;
   word ^= (word << 7) & 0x9d2c5680U;
@@ -74,16 +74,16 @@ double Random::random() noexcept {
   return (high * 67108864.0 + low) * (1.0 / 9007199254740992.0);
 }
 
-std::array<std::uint32_t, Random::state_size> Random::state() const noexcept {
-  std::array<std::uint32_t, state_size> state{};
+std::array<std::uint32_t, Random::kStateSize> Random::state() const noexcept {
+  std::array<std::uint32_t, kStateSize> state{};
   std::copy(state_.begin(), state_.end(), state.begin());
   state.back() = static_cast<std::uint32_t>(next_);
   return state;
 }
 
 void Random::restore(std::span<const std::uint32_t> state) {
-  if (state.size() != state_size || state.back() > kPeriod) {
-    throw_argument_error("the state of a generator has " + std::to_string(state_size) +
+  if (state.size() != kStateSize || state.back() > kPeriod) {
+    throw_argument_error("the state of a generator has " + std::to_string(kStateSize) +
                          " numbers, the last at most " + std::to_string(kPeriod) + "; this one has " +
                          std::to_string(state.size()) +
                          (state.empty() ? "" : ", the last is " + std::to_string(state.back())));

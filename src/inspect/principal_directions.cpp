@@ -46,7 +46,7 @@ class BlockedQr {
     for (Index block = 0; block < num_blocks(); ++block) {
       for (Index j = 0; j < cols; ++j) {
         Scalar* column = reflector(block, j);
-        for (Index i = 0; i < height(block); ++i) column[i] = value(block * block_rows + i, j);
+        for (Index i = 0; i < height(block); ++i) column[i] = value(block * kBlockRows + i, j);
       }
       for (Index j = 0; j < cols; ++j) reflect(block, j);
     }
@@ -62,22 +62,22 @@ class BlockedQr {
       for (Index j = cols_ - 1; j >= 0; --j) {
         for (Index c = 0; c < cols_; ++c) {
           update(block, j, square[static_cast<std::size_t>(c * cols_ + j)],
-                 out + c * rows_ + block * block_rows);
+                 out + c * rows_ + block * kBlockRows);
         }
       }
     }
   }
 
  private:
-  static constexpr Index block_rows = 64;
+  static constexpr Index kBlockRows = 64;
 
-  Index num_blocks() const { return (rows_ + block_rows - 1) / block_rows; }
-  Index height(Index block) const { return std::min(block_rows, rows_ - block * block_rows); }
+  Index num_blocks() const { return (rows_ + kBlockRows - 1) / kBlockRows; }
+  Index height(Index block) const { return std::min(kBlockRows, rows_ - block * kBlockRows); }
   Scalar* reflector(Index block, Index j) {
-    return reflectors_.data() + block * block_rows * cols_ + j * height(block);
+    return reflectors_.data() + block * kBlockRows * cols_ + j * height(block);
   }
   const Scalar* reflector(Index block, Index j) const {
-    return reflectors_.data() + block * block_rows * cols_ + j * height(block);
+    return reflectors_.data() + block * kBlockRows * cols_ + j * height(block);
   }
 
   // Makes reflection (block, j), which takes the block's column j into the triangle's diagonal, and applies

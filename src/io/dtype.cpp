@@ -15,7 +15,7 @@ struct DtypeFacts {
   std::size_t bits;
 };
 
-constexpr std::array<DtypeFacts, 22> facts = {{
+constexpr std::array<DtypeFacts, 22> kFacts = {{
     {Dtype::boolean, "BOOL", 8},
     {Dtype::f4, "F4", 4},
     {Dtype::f6_e2m3, "F6_E2M3", 6},
@@ -41,15 +41,15 @@ constexpr std::array<DtypeFacts, 22> facts = {{
 }};
 
 // A caller can cast any number to Dtype: such a type has no bits and no name in the format.
-constexpr DtypeFacts no_dtype = {Dtype::boolean, "(no dtype)", 0};
+constexpr DtypeFacts kNoDtype = {Dtype::boolean, "(no dtype)", 0};
 
 const DtypeFacts& facts_of(Dtype dtype) noexcept {
-  for (const DtypeFacts& entry : facts) {
+  for (const DtypeFacts& entry : kFacts) {
     if (entry.dtype == dtype) {
       return entry;
     }
   }
-  return no_dtype;
+  return kNoDtype;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ std::size_t dtype_bits(Dtype dtype) noexcept {
 namespace io {
 
 std::optional<Dtype> dtype_named(std::string_view name) noexcept {
-  for (const DtypeFacts& entry : facts) {
+  for (const DtypeFacts& entry : kFacts) {
     if (entry.name == name) {
       return entry.dtype;
     }

@@ -23,8 +23,8 @@
 namespace heed::io {
 namespace {
 
-constexpr std::size_t max_transfer = std::size_t{1} << 30;  // some systems refuse more in one call
-constexpr int max_temporary_names = 1000;
+constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;  // some systems refuse more in one call
+constexpr int kMaxTemporaryNames = 1000;
 
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& path, int error) {
   throw_file_error(what + " " + quote_path(path) + ": " + std::generic_category().message(error));
@@ -38,7 +38,7 @@ void refuse_embedded_zero(const std::filesystem::path& path) {
 
 /// What stands between a file's name and the rest of its temporary file's, which no other program gives a
 /// file.
-constexpr std::string_view temporary_mark = ".heed-";
+constexpr std::string_view kTemporaryMark = ".heed-";
 
 /// Whether a name is `prefix` (a file's name and the mark), two numbers and ".tmp": "a.json.heed-123-0.tmp".
 bool is_temporary_name(std::string_view name, std::string_view prefix) noexcept {
@@ -76,9 +76,9 @@ class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& target, mode_t mode) : target_(target) {
     // Names are taken in turn; O_EXCL and the lock decide between rivals.
-    for (int n = 0; n < max_temporary_names && descriptor_ < 0; ++n) {
+    for (int n = 0; n < kMaxTemporaryNames && descriptor_ < 0; ++n) {
       path_ = target.native();
-      path_.append(temporary_mark).append(std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp");
+      path_.append(kTemporaryMark).append(std::to_string(::getpid()) + "-" + std::to_string(n) + ".tmp");
       descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
       if (descriptor_ < 0 && errno != EEXIST) {
         fail("cannot create a file beside", target_, errno);
@@ -111,7 +111,7 @@ class TemporaryFile {
 
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), max_transfer));
+      const ssize_t written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxTransfer));
       if (written < 0 && errno == EINTR) {
         continue;
       }
@@ -212,7 +212,7 @@ InputFile::~InputFile() {
 
 void InputFile::read(std::span<std::byte> destination) {
   while (!destination.empty()) {
-    const ssize_t count = ::read(descriptor_, destination.data(), std::min(destination.size(), max_transfer));
+    const ssize_t count = ::read(descriptor_, destination.data(), std::min(destination.size(), kMaxTransfer));
     if (count < 0 && errno == EINTR) {
       continue;
     }
@@ -231,7 +231,7 @@ void replace_file(const std::filesystem::path& path, std::span<const std::span<c
   refuse_embedded_zero(path);
   const std::filesystem::path target = followed(path);
   const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
-  const std::string prefix = target.filename().native() + std::string(temporary_mark);
+  const std::string prefix = target.filename().native() + std::string(kTemporaryMark);
   const std::optional<mode_t> old_mode = mode_of_existing(target);
   TemporaryFile file(target, 0666);
   if (old_mode) {

@@ -38,8 +38,8 @@ class HeaderReader final : public nlohmann::json::json_sax_t {
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) {
         refuse_value(std::to_string(value));
       }
-      if (tensor_.shape.size() == SafetensorsFile::max_rank) {
-        refuse("has more than " + std::to_string(SafetensorsFile::max_rank) + " dimensions");
+      if (tensor_.shape.size() == SafetensorsFile::kMaxRank) {
+        refuse("has more than " + std::to_string(SafetensorsFile::kMaxRank) + " dimensions");
       }
       tensor_.shape.push_back(static_cast<std::ptrdiff_t>(value));
     } else if (state_ == State::offsets_list && num_offsets_ < 2) {
@@ -152,7 +152,7 @@ class HeaderReader final : public nlohmann::json::json_sax_t {
   };
 
   void start_entry(string_t& name) {
-    in_metadata_ = name == metadata_key;
+    in_metadata_ = name == kMetadataKey;
     tensor_ = TensorInfo{};
     tensor_.name = std::move(name);
     has_dtype_ = has_shape_ = has_offsets_ = false;

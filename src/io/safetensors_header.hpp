@@ -13,7 +13,7 @@
 namespace heed::io {
 
 /// The tensors' entry for the file's free text.
-inline constexpr std::string_view metadata_key = "__metadata__";
+inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 /// What a header says, once all of it has been checked.
 struct SafetensorsHeader {

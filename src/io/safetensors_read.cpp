@@ -13,31 +13,31 @@
 namespace heed {
 namespace {
 
-constexpr std::size_t prefix_bytes = 8;
+constexpr std::size_t kPrefixBytes = 8;
 
 std::string message_name(const std::string& name) {
   return "file " + io::quote(name, name.size());
 }
 
 /// The length of the header, from the first 8 bytes of a file of `file_bytes` bytes.
-std::size_t header_length(std::span<const std::byte, prefix_bytes> prefix, std::size_t file_bytes,
+std::size_t header_length(std::span<const std::byte, kPrefixBytes> prefix, std::size_t file_bytes,
                           const std::string& file) {
   std::uint64_t length = 0;
-  for (std::size_t i = 0; i < prefix_bytes; ++i) {
+  for (std::size_t i = 0; i < kPrefixBytes; ++i) {
     length |= std::to_integer<std::uint64_t>(prefix[i]) << (8 * i);
   }
   if (length == 0) {
     throw_file_error(file + " is not a safetensors file: its header has length 0");
   }
-  if (length > file_bytes - prefix_bytes) {
+  if (length > file_bytes - kPrefixBytes) {
     throw_file_error(file + " is not a safetensors file, or is cut short: its header should have " +
                      std::to_string(length) + " bytes, but only " +
-                     std::to_string(file_bytes - prefix_bytes) + " bytes follow");
+                     std::to_string(file_bytes - kPrefixBytes) + " bytes follow");
   }
-  if (length > SafetensorsFile::max_header_bytes) {
+  if (length > SafetensorsFile::kMaxHeaderBytes) {
     throw_file_error(file + " is not a safetensors file: its header of " + std::to_string(length) +
                      " bytes is longer than the limit of " +
-                     std::to_string(SafetensorsFile::max_header_bytes));
+                     std::to_string(SafetensorsFile::kMaxHeaderBytes));
   }
   return static_cast<std::size_t>(length);
 }
@@ -57,15 +57,15 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   io::InputFile input(path);
   SafetensorsFile result;
   result.name_ = message_name(path.native());
-  if (input.size() < prefix_bytes) {
+  if (input.size() < kPrefixBytes) {
     refuse_short_file(input.size(), result.name_);
   }
-  std::array<std::byte, prefix_bytes> prefix{};
+  std::array<std::byte, kPrefixBytes> prefix{};
   input.read(prefix);
   const std::size_t length = header_length(prefix, input.size(), result.name_);
   std::vector<std::byte> text(length);
   input.read(text);
-  const std::size_t data_bytes = input.size() - prefix_bytes - length;
+  const std::size_t data_bytes = input.size() - kPrefixBytes - length;
   io::SafetensorsHeader header = io::parse_safetensors_header(as_text(text), data_bytes, result.name_);
   result.tensors_ = std::move(header.tensors);
   result.by_name_ = std::move(header.by_name);
@@ -78,14 +78,14 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 SafetensorsFile SafetensorsFile::parse(std::vector<std::byte> bytes, const std::string& name) {
   SafetensorsFile result;
   result.name_ = message_name(name);
-  if (bytes.size() < prefix_bytes) {
+  if (bytes.size() < kPrefixBytes) {
     refuse_short_file(bytes.size(), result.name_);
   }
   const std::span<const std::byte> all(bytes);
-  const std::size_t length = header_length(all.first<prefix_bytes>(), bytes.size(), result.name_);
-  result.data_start_ = prefix_bytes + length;
+  const std::size_t length = header_length(all.first<kPrefixBytes>(), bytes.size(), result.name_);
+  result.data_start_ = kPrefixBytes + length;
   io::SafetensorsHeader header = io::parse_safetensors_header(
-      as_text(all.subspan(prefix_bytes, length)), bytes.size() - result.data_start_, result.name_);
+      as_text(all.subspan(kPrefixBytes, length)), bytes.size() - result.data_start_, result.name_);
   result.tensors_ = std::move(header.tensors);
   result.by_name_ = std::move(header.by_name);
   result.metadata_ = std::move(header.metadata);

@@ -39,9 +39,9 @@ struct SmallFloat {
   bool has_infinity;  ///< Else the highest exponent holds numbers too, and only all ones are NaN.
 };
 
-constexpr SmallFloat f16_format = {5, 10, true};
-constexpr SmallFloat f8_e5m2_format = {5, 2, true};
-constexpr SmallFloat f8_e4m3_format = {4, 3, false};
+constexpr SmallFloat kF16Format = {5, 10, true};
+constexpr SmallFloat kF8E5m2Format = {5, 2, true};
+constexpr SmallFloat kF8E4m3Format = {4, 3, false};
 
 /// The value of a small float. float holds each of them exactly.
 float decode(unsigned bits, const SmallFloat& format) {
@@ -96,11 +96,11 @@ class Converter {
       case Dtype::bf16:
         return floats<std::uint16_t>([](std::uint32_t bits) { return std::bit_cast<float>(bits << 16); });
       case Dtype::f16:
-        return floats<std::uint16_t>([](unsigned bits) { return decode(bits, f16_format); });
+        return floats<std::uint16_t>([](unsigned bits) { return decode(bits, kF16Format); });
       case Dtype::f8_e5m2:
-        return floats<std::uint8_t>([](unsigned bits) { return decode(bits, f8_e5m2_format); });
+        return floats<std::uint8_t>([](unsigned bits) { return decode(bits, kF8E5m2Format); });
       case Dtype::f8_e4m3:
-        return floats<std::uint8_t>([](unsigned bits) { return decode(bits, f8_e4m3_format); });
+        return floats<std::uint8_t>([](unsigned bits) { return decode(bits, kF8E4m3Format); });
       case Dtype::i64:
         return integers<std::int64_t>();
       case Dtype::i32:

@@ -15,11 +15,11 @@
 namespace heed {
 namespace {
 
-constexpr std::size_t data_alignment = 8;
+constexpr std::size_t kDataAlignment = 8;
 
 void check_tensor(const TensorBytes& tensor) {
   const std::string what = "tensor " + io::quote(tensor.name);
-  if (tensor.name == io::metadata_key) {
+  if (tensor.name == io::kMetadataKey) {
     throw_argument_error(what + " has the name that stands for the metadata");
   }
   if (tensor.name.find('\0') != std::string::npos) {
@@ -29,9 +29,9 @@ void check_tensor(const TensorBytes& tensor) {
     throw_argument_error(what + " has no valid dtype, but the number " +
                          std::to_string(static_cast<int>(tensor.dtype)));
   }
-  if (tensor.shape.size() > SafetensorsFile::max_rank) {
+  if (tensor.shape.size() > SafetensorsFile::kMaxRank) {
     throw_shape_error(what + " has " + std::to_string(tensor.shape.size()) + " dimensions, more than " +
-                      std::to_string(SafetensorsFile::max_rank));
+                      std::to_string(SafetensorsFile::kMaxRank));
   }
   const std::string layout =
       " of dtype " + std::string(dtype_name(tensor.dtype)) + " and shape " + io::shape_text(tensor.shape);
@@ -82,7 +82,7 @@ std::string header_text(const std::vector<const TensorBytes*>& tensors,
   std::string text = "{";
   const auto separate = [&text] { text += text.back() == '{' ? "" : ","; };
   if (!metadata.empty()) {
-    text += '"' + std::string(io::metadata_key) + "\":{";
+    text += '"' + std::string(io::kMetadataKey) + "\":{";
     for (const auto& [key, value] : metadata) {
       separate();
       text +=
@@ -101,7 +101,7 @@ std::string header_text(const std::vector<const TensorBytes*>& tensors,
   }
   text += '}';
   // The prefix has 8 bytes, so a header of a multiple of 8 aligns the data.
-  text.append((data_alignment - text.size() % data_alignment) % data_alignment, ' ');
+  text.append((kDataAlignment - text.size() % kDataAlignment) % kDataAlignment, ' ');
   return text;
 }
 
@@ -111,9 +111,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
                        const std::map<std::string, std::string>& metadata) {
   const std::vector<const TensorBytes*> order = file_order(tensors);
   const std::string header = header_text(order, metadata);
-  if (header.size() > SafetensorsFile::max_header_bytes) {
+  if (header.size() > SafetensorsFile::kMaxHeaderBytes) {
     throw_argument_error("the names and metadata need a header of " + std::to_string(header.size()) +
-                         " bytes, the limit is " + std::to_string(SafetensorsFile::max_header_bytes));
+                         " bytes, the limit is " + std::to_string(SafetensorsFile::kMaxHeaderBytes));
   }
   std::array<std::byte, 8> prefix{};
   for (std::size_t i = 0; i < prefix.size(); ++i) {

@@ -18,10 +18,10 @@ namespace heed {
 
 namespace {
 
-constexpr std::array position_names = {std::pair{PositionKind::learned, "learned"},
+constexpr std::array kPositionNames = {std::pair{PositionKind::learned, "learned"},
                                        std::pair{PositionKind::sinusoidal, "sinusoidal"},
                                        std::pair{PositionKind::rotary, "rotary"}};
-constexpr std::array activation_names = {
+constexpr std::array kActivationNames = {
     std::pair{Activation::gelu, "gelu"}, std::pair{Activation::gelu_tanh, "gelu_tanh"},
     std::pair{Activation::silu, "silu"}, std::pair{Activation::relu, "relu"}};
 
@@ -137,11 +137,11 @@ void check_config(const GptConfig& config) {
                       std::to_string(config.d_model) + " over num_heads " + std::to_string(config.num_heads) +
                       " is odd");
   }
-  if (*name_of(position_names, config.positions) == '\0') {
+  if (*name_of(kPositionNames, config.positions) == '\0') {
     throw_argument_error("positions is " + std::to_string(static_cast<int>(config.positions)) +
                          ", no such kind");
   }
-  if (*name_of(activation_names, config.activation) == '\0') {
+  if (*name_of(kActivationNames, config.activation) == '\0') {
     throw_argument_error("activation is " + std::to_string(static_cast<int>(config.activation)) +
                          ", no such function");
   }
@@ -174,8 +174,8 @@ std::string config_to_json(const GptConfig& config) {
   add("num_kv_heads", std::to_string(config.kv_heads()));
   add("d_model", std::to_string(config.d_model));
   add("d_ff", std::to_string(config.ff_size()));
-  add("positions", text(name_of(position_names, config.positions)));
-  add("activation", text(name_of(activation_names, config.activation)));
+  add("positions", text(name_of(kPositionNames, config.positions)));
+  add("activation", text(name_of(kActivationNames, config.activation)));
   add("gated", truth(config.gated));
   add("rms_norm", truth(config.rms_norm));
   add("norm_epsilon", io::json_number(config.norm_epsilon));
@@ -195,8 +195,8 @@ GptConfig config_from_json(const std::string& text) {
   fields.add("num_kv_heads", config.num_kv_heads.emplace());
   fields.add("d_model", config.d_model);
   fields.add("d_ff", config.d_ff.emplace());
-  fields.add("positions", position_names, config.positions);
-  fields.add("activation", activation_names, config.activation);
+  fields.add("positions", kPositionNames, config.positions);
+  fields.add("activation", kActivationNames, config.activation);
   fields.add("gated", config.gated);
   fields.add("rms_norm", config.rms_norm);
   fields.add("norm_epsilon", config.norm_epsilon);

@@ -106,7 +106,7 @@ std::uint64_t detail::gpt_trainer_bytes(const GptConfig& config, Index batch_siz
   std::uint64_t bytes = plus_bytes(times_bytes(weights, 3), times_bytes(block_objects(config), 2));
   bytes = plus_bytes(bytes, sinusoid_bytes(config, sizeof(Scalar)));
   Index rows = 0;
-  if (__builtin_mul_overflow(batch_size, seq_len, &rows)) return uncountable_bytes;
+  if (__builtin_mul_overflow(batch_size, seq_len, &rows)) return kUncountableBytes;
   bytes = plus_bytes(bytes, record_bytes(config, sizeof(Scalar), rows));
   if (bytes > physical_memory()) return bytes;  // scratch memory is only a part, and no machine has that much
   return plus_bytes(bytes, times_bytes(static_cast<std::uint64_t>(threads),

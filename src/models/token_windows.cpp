@@ -75,7 +75,7 @@ std::vector<TokenBatch> TokenWindows::in_order(Index batch_size) const {
     const Index count = std::min(size, asked - first);
     batches[b].seq_len = seq_len_;
     batches[b].inputs.resize(static_cast<std::size_t>(size), tokens_.front());
-    batches[b].targets.resize(static_cast<std::size_t>(size), ignored_target);
+    batches[b].targets.resize(static_cast<std::size_t>(size), kIgnoredTarget);
     std::copy_n(tokens_.begin() + first, count, batches[b].inputs.begin());
     std::copy_n(tokens_.begin() + first + 1, count, batches[b].targets.begin());
   }

@@ -14,33 +14,33 @@
 namespace heed::plot {
 namespace {
 
-constexpr double largest = std::numeric_limits<double>::max();
+constexpr double kLargest = std::numeric_limits<double>::max();
 
 // Below this share of the value, the difference between two ticks would not be seen in their texts.
-constexpr double shortest_relative_length = 1e-9;
+constexpr double kShortestRelativeLength = 1e-9;
 
 // The largest power of ten: steps beyond it would be infinite.
-constexpr double largest_step = 1e308;
-constexpr double largest_exponent = 308;
-constexpr double smallest_exponent = -307;
+constexpr double kLargestStep = 1e308;
+constexpr double kMaxExponent = 308;
+constexpr double kMinExponent = -307;
 
 ValueRange widened(double low, double high) {
   const double size = std::max(std::abs(low), std::abs(high));
-  if (high / 2 - low / 2 > size * (shortest_relative_length / 2)) return {low, high};
+  if (high / 2 - low / 2 > size * (kShortestRelativeLength / 2)) return {low, high};
   const double half = size == 0 ? 1 : std::max(size / 10, std::numeric_limits<double>::min());
-  return {std::max(low - half, -largest), std::min(high + half, largest)};
+  return {std::max(low - half, -kLargest), std::min(high + half, kLargest)};
 }
 
 // The smallest 1, 2 or 5 times a power of ten that covers the range in max_ticks - 1 steps.
 double round_step(ValueRange range, Index max_ticks) {
   const auto parts = static_cast<double>(std::max<Index>(1, max_ticks - 1));
-  const double least = std::min(range.high / parts - range.low / parts, largest_step);
+  const double least = std::min(range.high / parts - range.low / parts, kLargestStep);
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   if (power == 0) return least;  // below the smallest power of ten that double knows
   for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least * (1 - 1e-12)) return std::min(factor * power, largest_step);
+    if (factor * power >= least * (1 - 1e-12)) return std::min(factor * power, kLargestStep);
   }
-  return std::min(10 * power, largest_step);
+  return std::min(10 * power, kLargestStep);
 }
 
 std::string tick_text(double value, double step, double size) {
@@ -67,8 +67,8 @@ void add_linear_ticks(Axis& axis, double step) {
 }
 
 void add_decade_ticks(Axis& axis, Index max_ticks) {
-  const double first = std::max(std::ceil(axis.low - 1e-9), smallest_exponent);
-  const double last = std::min(std::floor(axis.high + 1e-9), largest_exponent);
+  const double first = std::max(std::ceil(axis.low - 1e-9), kMinExponent);
+  const double last = std::min(std::floor(axis.high + 1e-9), kMaxExponent);
   const double stride = std::max(1.0, std::ceil((last - first + 1) / static_cast<double>(max_ticks)));
   for (double exponent = first; exponent <= last; exponent += stride) {
     const double place = (exponent - axis.low) / (axis.high - axis.low);
@@ -111,7 +111,7 @@ Axis linear_axis(const Extent& values, const std::optional<ValueRange>& given, A
       range = {std::min(low, range.low), std::max(high, range.high)};
   } else if (!given && ends == AxisEnds::margins) {
     const double margin = range.high / 20 - range.low / 20;
-    range = {std::max(range.low - margin, -largest), std::min(range.high + margin, largest)};
+    range = {std::max(range.low - margin, -kLargest), std::min(range.high + margin, kLargest)};
   }
   axis.low = range.low;
   axis.high = range.high;
@@ -150,7 +150,7 @@ Axis logarithmic_axis(const Extent& values, const std::optional<ValueRange>& giv
       2) {  // a short range between two of them: ticks by their values, placed by their logarithms
     axis.ticks.clear();
     const double low = std::pow(10.0, axis.low);
-    const double high = std::min(std::pow(10.0, axis.high), largest);
+    const double high = std::min(std::pow(10.0, axis.high), kLargest);
     const double step = round_step({low, high}, max_ticks);
     for (double k = std::ceil(low / step); k * step <= high && axis.ticks.size() < 64; ++k) {
       axis.ticks.push_back({std::clamp(axis.fraction(k * step), 0.0, 1.0), tick_text(k * step, step, high)});

@@ -21,14 +21,14 @@ struct Rgb {
 
 // Each step of a scale is lighter (or, from the middle of the second, darker) than the one before: it can be
 // read in gray and by people who do not tell red from green.
-constexpr std::array<Rgb, 7> one_sign{{{18, 16, 48},
+constexpr std::array<Rgb, 7> kOneSign{{{18, 16, 48},
                                        {52, 38, 118},
                                        {40, 88, 152},
                                        {24, 136, 148},
                                        {66, 182, 112},
                                        {176, 216, 72},
                                        {254, 244, 168}}};
-constexpr std::array<Rgb, 7> two_signs{{{24, 48, 120},
+constexpr std::array<Rgb, 7> kTwoSigns{{{24, 48, 120},
                                         {58, 110, 190},
                                         {150, 190, 226},
                                         {246, 244, 240},
@@ -38,8 +38,8 @@ constexpr std::array<Rgb, 7> two_signs{{{24, 48, 120},
 
 // Both walks within the 6 x 6 x 6 cube of the 256 colors. They are chosen, not rounded from the ones above:
 // the nearest color of a coarse cube may have another hue, which shows as specks.
-constexpr std::array<int, 11> one_sign_indexed{17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 229};
-constexpr std::array<int, 13> two_signs_indexed{18, 25, 32, 74, 117, 189, 255, 224, 217, 210, 167, 124, 88};
+constexpr std::array<int, 11> kOneSignIndexed{17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 229};
+constexpr std::array<int, 13> kTwoSignsIndexed{18, 25, 32, 74, 117, 189, 255, 224, 217, 210, 167, 124, 88};
 
 std::uint8_t mix(std::uint8_t from, std::uint8_t to, double part) {
   return static_cast<std::uint8_t>(std::lround(from + (to - from) * part));
@@ -68,12 +68,11 @@ std::string heat_background(double value, ValueRange range, ColorDepth depth) {
   const double fraction = std::clamp(place, 0.0, 1.0);
   switch (depth) {
     case ColorDepth::indexed: {
-      const int index =
-          both_signs ? nearest(two_signs_indexed, fraction) : nearest(one_sign_indexed, fraction);
+      const int index = both_signs ? nearest(kTwoSignsIndexed, fraction) : nearest(kOneSignIndexed, fraction);
       return std::string("\x1b[48;5;").append(std::to_string(index)).append("m");
     }
     case ColorDepth::true_color: {
-      const Rgb color = both_signs ? blended(two_signs, fraction) : blended(one_sign, fraction);
+      const Rgb color = both_signs ? blended(kTwoSigns, fraction) : blended(kOneSign, fraction);
       return std::string("\x1b[48;2;")
           .append(std::to_string(color.red) + ";")
           .append(std::to_string(color.green) + ";")

@@ -16,6 +16,6 @@ std::string heat_background(double value, ValueRange range, ColorDepth depth);
 /// The escape sequence that sets the foreground out of the 256 colors.
 std::string foreground(int indexed);
 
-inline constexpr const char* reset_colors = "\x1b[0m";
+inline constexpr const char* kResetColors = "\x1b[0m";
 
 }  // namespace heed::plot

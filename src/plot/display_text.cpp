@@ -14,8 +14,8 @@ namespace {
 
 using CodePoint = utf8proc_int32_t;
 
-constexpr std::string_view dotted_circle = "\u25cc";
-constexpr std::string_view zero_width_space = "\u200b";
+constexpr std::string_view kDottedCircle = "\u25cc";
+constexpr std::string_view kZeroWidthSpace = "\u200b";
 
 std::string hex(std::string_view prefix, std::uint32_t value, int digits) {
   constexpr std::string_view alphabet = "0123456789abcdef";
@@ -119,11 +119,11 @@ void for_each_piece(std::string_view text, Charset charset, Visit visit) {
       piece = escape_code_point(code);
       columns = static_cast<Index>(piece.size());
     } else if (is_mark(code)) {
-      piece = has_base ? std::string(source) : std::string(dotted_circle).append(source);
+      piece = has_base ? std::string(source) : std::string(kDottedCircle).append(source);
       columns = has_base ? 0 : 1;
       emoji = after_emoji;
     } else {
-      piece = is_skin_tone(code) && after_emoji ? std::string(zero_width_space).append(source)
+      piece = is_skin_tone(code) && after_emoji ? std::string(kZeroWidthSpace).append(source)
                                                 : std::string(source);
       columns = width_of(code);
       emoji = is_emoji(code);

@@ -20,11 +20,11 @@ using plot::HeatMapScale;
 using plot::TextBlock;
 using plot::TextLine;
 
-constexpr std::array<const char*, 9> block_levels{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-constexpr std::array<const char*, 9> ascii_levels{" ", ":", "-", "=", "+", "*", "#", "%", "@"};
-constexpr Index widest_column_label = 12;  // where each cell is as wide as its label
-constexpr Index widest_ruler_label = 8;
-constexpr Index legend_cells = 16;
+constexpr std::array<const char*, 9> kBlockLevels{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr std::array<const char*, 9> kAsciiLevels{" ", ":", "-", "=", "+", "*", "#", "%", "@"};
+constexpr Index kWidestColumnLabel = 12;  // where each cell is as wide as its label
+constexpr Index kWidestRulerLabel = 8;
+constexpr Index kLegendCells = 16;
 
 std::size_t at(Index index) {
   return static_cast<std::size_t>(index);
@@ -74,7 +74,7 @@ class Picture {
     collect_column_labels();
     choose_numbers();
     const bool named = !options_.col_labels.empty();
-    for (const Index widest : {widest_column_label, widest_ruler_label}) {
+    for (const Index widest : {kWidestColumnLabel, kWidestRulerLabel}) {
       const Index wide = std::min(label_width_, widest) + 1;
       if (one_label_each_ || !numbers_.empty() || !named || plan_.block_cols > 1 || !fits(wide)) continue;
       pitch_ = std::max(pitch_, wide);
@@ -106,7 +106,7 @@ class Picture {
     if (!must && !fits(widest + 1, end)) return;
     numbers_ = std::move(texts);
     pitch_ = widest + 1;
-    for (const Index label : {widest_ruler_label, widest_column_label}) {
+    for (const Index label : {kWidestRulerLabel, kWidestColumnLabel}) {
       const Index roomy = std::max(widest, std::min(label_width_, label)) + 1;
       if (fits(roomy, end)) pitch_ = roomy;
     }
@@ -115,7 +115,7 @@ class Picture {
 
   // The smallest of 1, 2, 5, 10, 20, ... that leaves each label its room and a space.
   void choose_label_step() {
-    const Index needed = std::min(label_width_, widest_ruler_label) + 1;
+    const Index needed = std::min(label_width_, kWidestRulerLabel) + 1;
     constexpr std::array<Index, 3> steps{1, 2, 5};
     for (Index power = 1;; power *= 10) {
       for (const Index step : steps) {
@@ -152,8 +152,8 @@ class Picture {
       }
       const Index start = margin() + edge_columns() + col * pitch_;
       const Index room = std::min(end - start, std::max<Index>(1, label_step_ * pitch_ - 1));
-      if (col > 0 && std::min(plot::label_columns(label, options_.form), widest_ruler_label) > room) continue;
-      const std::string text = truncated(label, std::min(room, widest_ruler_label), charset_);
+      if (col > 0 && std::min(plot::label_columns(label, options_.form), kWidestRulerLabel) > room) continue;
+      const std::string text = truncated(label, std::min(room, kWidestRulerLabel), charset_);
       line.gap(start - line.columns()).add(text, display_width(text));
     }
     return line;
@@ -179,7 +179,7 @@ class Picture {
             .add(plot::repeated(glyph(cells_[at(index)]), pitch_ - gap_), pitch_ - gap_);
       }
     }
-    if (!colors.empty()) line.add(plot::reset_colors, 0);
+    if (!colors.empty()) line.add(plot::kResetColors, 0);
     if (!numbers_.empty()) line.gap(1);
     return line.add(edge(), edge_columns());
   }
@@ -187,7 +187,7 @@ class Picture {
   [[nodiscard]] std::string glyph(double value) const {
     if (const char mark = plot::special_mark(value); mark != '\0') return std::string(1, mark);
     const auto level = static_cast<std::size_t>(plot::heat_level(value, scale_));
-    return options_.form == HeatMapForm::ascii ? ascii_levels[level] : block_levels[level];
+    return options_.form == HeatMapForm::ascii ? kAsciiLevels[level] : kBlockLevels[level];
   }
 
   [[nodiscard]] ColorDepth depth() const {
@@ -198,13 +198,13 @@ class Picture {
   void add_colored(TextLine& line, double value, std::string& colors) const {
     const char mark = plot::special_mark(value);
     const bool marked = mark != '\0';
-    std::string wanted = plot::reset_colors;
+    std::string wanted = plot::kResetColors;
     if (!marked) {
       wanted = plot::heat_background(scale_.all_equal ? 0.5 : value,
                                      scale_.all_equal ? heed::ValueRange{0, 1} : scale_.range, depth());
     }
     if (wanted != colors && !(colors.empty() && marked)) line.add(wanted, 0);
-    if (wanted != plot::reset_colors || !colors.empty()) colors = wanted;
+    if (wanted != plot::kResetColors || !colors.empty()) colors = wanted;
     line.ascii(padded(marked ? std::string_view(&mark, 1) : std::string_view(), pitch_, Align::center));
   }
 
@@ -222,21 +222,21 @@ class Picture {
     const std::string low = plot::short_number(scale_.range.low) + " ";
     const std::string high = plot::short_number(scale_.range.high).insert(0, 1, ' ');
     const bool colored = plot::is_color(options_.form);
-    const Index bar = colored ? legend_cells : plot::highest_level + 3;
+    const Index bar = colored ? kLegendCells : plot::kHighestLevel + 3;
     const auto ends = static_cast<Index>(low.size() + high.size());
     if (line.columns() + bar + ends > options_.max_width) line = TextLine();
     line.ascii(low);
     if (colored) {
-      for (Index i = 0; i < legend_cells; ++i) {
-        const double part = static_cast<double>(i) / static_cast<double>(legend_cells - 1);
+      for (Index i = 0; i < kLegendCells; ++i) {
+        const double part = static_cast<double>(i) / static_cast<double>(kLegendCells - 1);
         const double value = scale_.range.low * (1 - part) + scale_.range.high * part;
         line.add(plot::heat_background(value, scale_.range, depth()), 0).gap(1);
       }
-      line.add(plot::reset_colors, 0);
+      line.add(plot::kResetColors, 0);
     } else {
       const bool ascii = options_.form == HeatMapForm::ascii;
       line.add(ascii ? "|" : "│", 1);
-      for (const char* level : ascii ? ascii_levels : block_levels) line.add(level, 1);
+      for (const char* level : ascii ? kAsciiLevels : kBlockLevels) line.add(level, 1);
       line.add(ascii ? "|" : "│", 1);
     }
     return line.ascii(high);

@@ -12,7 +12,7 @@
 namespace heed {
 namespace {
 
-constexpr Index smallest_width = 40;
+constexpr Index kMinWidth = 40;
 
 void require_at_least(const char* name, Index value, Index least) {
   if (value >= least) return;
@@ -31,7 +31,7 @@ void check(Index rows, Index cols, const HeatMapOptions& options) {
   require_at_least("cols", cols, 0);
   require_at_least("max_rows", options.max_rows, 1);
   require_at_least("max_cols", options.max_cols, 1);
-  require_at_least("max_width", options.max_width, smallest_width);
+  require_at_least("max_width", options.max_width, kMinWidth);
   require_at_least("max_label_width", options.max_label_width, 1);
   require_labels("row_labels", options.row_labels, rows, "rows");
   require_labels("col_labels", options.col_labels, cols, "columns");
@@ -50,7 +50,7 @@ Index ceil_divide(Index count, Index parts) {
 Index cells_in(Index columns, const HeatMapOptions& options) {
   if (plot::is_color(options.form)) return columns / 2;
   const bool numbers = options.form == HeatMapForm::ascii && options.ascii_cells == AsciiCells::numbers;
-  return numbers ? (columns - 1) / (plot::widest_cell + 1) : columns;
+  return numbers ? (columns - 1) / (plot::kWidestCell + 1) : columns;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace heed::plot {
 namespace {
 
 // Weights and probabilities that were computed in float may be this far outside of [0, 1].
-constexpr double rounding = 1e-6;
+constexpr double kRounding = 1e-6;
 
 std::string size_text(Index rows, Index cols) {
   return std::to_string(rows) + " x " + std::to_string(cols);
@@ -54,8 +54,8 @@ HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<V
   }
   if (given) {
     scale.range = *given;
-  } else if (low >= -rounding * std::clamp(high, 0.0, 1.0) && high <= 1 + rounding) {
-    const bool visible = high == 0 || high >= 1.0 / highest_level;
+  } else if (low >= -kRounding * std::clamp(high, 0.0, 1.0) && high <= 1 + kRounding) {
+    const bool visible = high == 0 || high >= 1.0 / kHighestLevel;
     scale.range = {0, visible ? 1 : high};
   } else {
     scale.range = {low, high};
@@ -65,9 +65,9 @@ HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<V
 }
 
 int heat_level(double value, const HeatMapScale& scale) {
-  if (scale.all_equal) return highest_level / 2;
+  if (scale.all_equal) return kHighestLevel / 2;
   const double fraction = fraction_of_range(value, scale.range.low, scale.range.high);
-  return static_cast<int>(std::clamp(std::floor(fraction * highest_level), 0.0, double{highest_level}));
+  return static_cast<int>(std::clamp(std::floor(fraction * kHighestLevel), 0.0, double{kHighestLevel}));
 }
 
 char special_mark(double value) {

@@ -22,11 +22,11 @@ struct HeatMapScale {
   Index above = 0;
 };
 
-inline constexpr int highest_level = 8;
+inline constexpr int kHighestLevel = 8;
 
 HeatMapScale heat_map_scale(std::span<const double> cells, const std::optional<ValueRange>& given);
 
-/// 0 to highest_level for a finite value; outside the range the nearer of the two.
+/// 0 to kHighestLevel for a finite value; outside the range the nearer of the two.
 int heat_level(double value, const HeatMapScale& scale);
 
 /// '?', '!' or '.' for NaN, +inf and -inf; 0 for a finite value.

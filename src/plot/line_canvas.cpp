@@ -13,15 +13,15 @@
 namespace heed::plot {
 namespace {
 
-constexpr std::array<int, 6> colors{39, 208, 35, 197, 141, 220};
-constexpr std::array<char, 8> marks{'*', 'o', '+', 'x', '#', '@', '%', '&'};
+constexpr std::array<int, 6> kColors{39, 208, 35, 197, 141, 220};
+constexpr std::array<char, 8> kMarks{'*', 'o', '+', 'x', '#', '@', '%', '&'};
 
 // The dots of a Braille character by row and column, as bits of its code point above U+2800.
-constexpr std::array<std::array<std::uint8_t, 2>, 4> braille_bits{
+constexpr std::array<std::array<std::uint8_t, 2>, 4> kBrailleBits{
     {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
 
 // The dashes of a series: which of 8 dots in a row along the line are drawn, the lowest bit first.
-constexpr std::array<std::uint8_t, 4> dashes{0b11111111, 0b00011111, 0b00010001, 0b01011111};
+constexpr std::array<std::uint8_t, 4> kDashes{0b11111111, 0b00011111, 0b00010001, 0b01011111};
 
 std::string braille(std::uint8_t dots) {
   const unsigned code = 0x2800U + dots;
@@ -61,7 +61,7 @@ Index nearest(double fraction, Index count) {
 }  // namespace
 
 int series_color(std::size_t series) {
-  return colors[series % colors.size()];
+  return kColors[series % kColors.size()];
 }
 
 LineCanvas::LineCanvas(Index columns, Index rows, Charset charset)
@@ -83,7 +83,7 @@ void LineCanvas::dot(Index x, Index y, std::size_t series) {
   Cell& cell = cells_[static_cast<std::size_t>(y / cell_height_ * columns_ + x / cell_width_)];
   const auto row = static_cast<std::size_t>(y % cell_height_);
   const auto column = static_cast<std::size_t>(x % cell_width_);
-  cell.dots = static_cast<std::uint8_t>(cell.dots | braille_bits[row][column]);
+  cell.dots = static_cast<std::uint8_t>(cell.dots | kBrailleBits[row][column]);
   cell.drawn = true;
   cell.series = series;
 }
@@ -110,7 +110,7 @@ void LineCanvas::line(Place from, Place to, std::size_t series) {
   const Index dy = std::abs(end_y - y);
   const Index step_x = x < end_x ? 1 : -1;
   const Index step_y = y < end_y ? 1 : -1;
-  const unsigned pattern = charset_ == Charset::utf8 ? dashes[series % dashes.size()] : 0xFFU;
+  const unsigned pattern = charset_ == Charset::utf8 ? kDashes[series % kDashes.size()] : 0xFFU;
   Index error = dx - dy;
   while (true) {
     const auto along = static_cast<unsigned>((dx >= dy ? x : y) % 8);
@@ -140,10 +140,10 @@ void LineCanvas::append_row(TextLine& line, Index row, bool color) const {
     if (color && wanted != current) line.add(foreground(wanted), 0);
     current = wanted;
     line.add(
-        charset_ == Charset::utf8 ? braille(cell.dots) : std::string(1, marks[cell.series % marks.size()]),
+        charset_ == Charset::utf8 ? braille(cell.dots) : std::string(1, kMarks[cell.series % kMarks.size()]),
         1);
   }
-  if (color && current >= 0) line.add(reset_colors, 0);
+  if (color && current >= 0) line.add(kResetColors, 0);
 }
 
 }  // namespace heed::plot

@@ -17,9 +17,9 @@ std::string fixed_number(double value, int decimals);
 
 /// A table's numbers, all with the same number of decimals, chosen so that the largest shows three digits; in
 /// scientific notation where that would be too long. An exact 0 is "0", so that it differs from what is
-/// rounded to it. No text is longer than widest_cell.
+/// rounded to it. No text is longer than kWidestCell.
 std::vector<std::string> cell_numbers(std::span<const double> values);
-inline constexpr int widest_cell = 9;
+inline constexpr int kWidestCell = 9;
 
 /// (value - low) / (high - low) for finite low < high, without overflow, not clamped.
 double fraction_of_range(double value, double low, double high);

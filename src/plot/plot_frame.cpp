@@ -40,8 +40,8 @@ struct Lines {
   const char* floor;
   const char* floor_tick;
 };
-constexpr Lines utf8_lines{"│", "┤", "└", "┴", "─", "┬"};
-constexpr Lines ascii_lines{"|", "+", "+", "+", "-", "+"};
+constexpr Lines kUtf8Lines{"│", "┤", "└", "┴", "─", "┬"};
+constexpr Lines kAsciiLines{"|", "+", "+", "+", "-", "+"};
 
 Index cell_of(double fraction, Index cells) {
   return static_cast<Index>(std::lround(fraction * static_cast<double>(cells - 1)));
@@ -130,7 +130,7 @@ std::string draw_frame(const PlotFrame& frame, const PlotOptions& options,
                        const std::vector<TextLine>& legend,
                        const std::function<void(TextLine&, Index)>& append_row,
                        const std::vector<std::string>& notes) {
-  const Lines& lines = options.charset == Charset::utf8 ? utf8_lines : ascii_lines;
+  const Lines& lines = options.charset == Charset::utf8 ? kUtf8Lines : kAsciiLines;
   TextBlock block;
   if (!options.title.empty()) block.add(styled(options.title, options.width, options.charset));
   for (const TextLine& line : legend) block.add(line);

@@ -16,7 +16,7 @@ namespace {
 
 using plot::TextLine;
 
-constexpr Index shortest_label = 3;  // a character, perhaps a wide one, and the mark of the cut
+constexpr Index kShortestLabel = 3;  // a character, perhaps a wide one, and the mark of the cut
 
 struct Spot {
   Index column;
@@ -65,7 +65,7 @@ class ScatterCanvas {
       if (cell.kind != Kind::label && cell.text.empty()) {
         line.gap(1);
       } else if (color && cell.kind == Kind::point) {
-        line.add(plot::foreground(plot::series_color(0)), 0).add(cell.text, 1).add(plot::reset_colors, 0);
+        line.add(plot::foreground(plot::series_color(0)), 0).add(cell.text, 1).add(plot::kResetColors, 0);
       } else {
         line.add(cell.text, 1);  // of a label, the first cell carries all of it, the others are empty
       }
@@ -114,7 +114,7 @@ Labeled place_label(ScatterCanvas& canvas, const Spot& spot, const PlotOptions& 
     canvas.place_label(start.column, start.row, width, text);
     return cut ? Labeled::shortened : Labeled::whole;
   }
-  for (Index room = width - 1; room >= shortest_label; --room) {
+  for (Index room = width - 1; room >= kShortestLabel; --room) {
     if (!canvas.is_free(column + 2, row, room)) continue;
     canvas.place_label(column + 2, row, room, padded(text, room, Align::left, options.charset));
     return Labeled::shortened;

@@ -16,8 +16,8 @@
 namespace heed {
 namespace {
 
-constexpr Index default_width = 80;
-constexpr Index widest_believable = 10000;
+constexpr Index kDefaultWidth = 80;
+constexpr Index kWidestBelievable = 10000;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -40,7 +40,7 @@ Index width_from_environment() {
   Index width = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), width);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && width > 0 && width <= widest_believable ? width : default_width;
+  return whole && width > 0 && width <= kWidestBelievable ? width : kDefaultWidth;
 }
 
 }  // namespace

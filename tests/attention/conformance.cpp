@@ -230,7 +230,7 @@ std::string run_case(const SafetensorsFile& file, const Settings& settings) {
   if (flag(file, "causal")) mask = heed::causal();
   if (metadata(file, "window_left") || metadata(file, "window_right")) {
     const auto side = [&](const char* name) {
-      return metadata(file, name) ? whole_number(file, name) : heed::unlimited;
+      return metadata(file, name) ? whole_number(file, name) : heed::kUnlimited;
     };
     mask = mask & heed::window(side("window_left"), side("window_right"));
   }

@@ -189,7 +189,7 @@ TEMPLATE_TEST_CASE("top weights of ties are the first keys, also beyond a tile, 
   in.query.row(1).setConstant(kNaN<TestType>);
   TopWeights<TestType> top(3);
   observe_attention(in.query, in.key, in.value,
-                    options_for(s, kv_lengths({290}) & top_left() & window(unlimited, 288)), {&top});
+                    options_for(s, kv_lengths({290}) & top_left() & window(kUnlimited, 288)), {&top});
   for (Index n = 0; n < 3; ++n) {
     CHECK(top.keys(0, n) == n);
     CHECK(top.weights(0, n) == top.weights(0, 0));

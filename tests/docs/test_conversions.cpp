@@ -318,9 +318,9 @@ TEST_CASE_METHOD(EqualScores, "FlashAttention: causal is aligned to the last key
 TEST_CASE_METHOD(EqualScores, "FlashAttention: window_size counts from there too, -1 is unlimited") {
   options.mask = heed::window(1, 0) & heed::bottom_right();
   CHECK(holds(means(2, {1, 2, 4, 8}), {3, 6}));
-  options.mask = heed::window(heed::unlimited, 0) & heed::bottom_right();
+  options.mask = heed::window(heed::kUnlimited, 0) & heed::bottom_right();
   CHECK(holds(means(2, {1, 2, 4, 8}), {7 / 3.0, 3.75}));
-  options.mask = heed::window(0, heed::unlimited) & heed::bottom_right();
+  options.mask = heed::window(0, heed::kUnlimited) & heed::bottom_right();
   CHECK(holds(means(2, {1, 2, 4, 8}), {6, 8}));
 }
 

@@ -51,7 +51,7 @@ TEST_CASE_METHOD(EqualScores, "where the queries stand is the caller's choice") 
 TEST_CASE_METHOD(EqualScores, "a window counts keys before and after the query's own") {
   options.mask = heed::causal() & heed::window(1, 0);
   CHECK(holds(means(4, {1, 2, 4, 8}), {1, 1.5, 3, 6}));
-  options.mask = heed::window(heed::unlimited, 1);
+  options.mask = heed::window(heed::kUnlimited, 1);
   CHECK(holds(means(4, {1, 2, 4, 8}), {1.5, 7 / 3.0, 3.75, 3.75}));
 }
 

@@ -16,7 +16,7 @@ using FuzzedDraw = DrawFrom<ByteChoices>;
 /// Positions and windows at the ends of their type.
 void make_extreme(FuzzedDraw& draw, Problem& p) {
   constexpr Index most = std::numeric_limits<Index>::max();
-  const std::vector<Index> far = {most,           most - 1,       Index{1} << 62, Mask::max_offset,
+  const std::vector<Index> far = {most,           most - 1,       Index{1} << 62, Mask::kMaxOffset,
                                   Index{1} << 41, Index{1} << 32, 1000,           0};
   if (draw.one_in(2)) p.window.left = draw.pick(far);
   if (draw.one_in(2)) p.window.right = draw.pick(far);
@@ -27,7 +27,7 @@ void make_extreme(FuzzedDraw& draw, Problem& p) {
   p.stand = Stand::offsets;
   p.offsets.resize(draw.one_in(2) ? 1 : static_cast<std::size_t>(p.shape.batch_size));
   // The last query's position is still an Index, and so is that of a part's first one.
-  const Index farthest = p.scored || p.restricted ? Mask::max_offset : most - 1000;
+  const Index farthest = p.scored || p.restricted ? Mask::kMaxOffset : most - 1000;
   for (Index& offset : p.offsets) {
     offset = std::min(draw.pick(far), farthest) - draw.below(2);
     if (draw.one_in(2)) offset = -offset;

@@ -81,7 +81,7 @@ bool lacks_keys(const Problem& p, Index capacity) {
   for (Index b = 0; b < p.shape.batch_size; ++b) {
     const Index gone = p.shape.kv_len_of(b) - capacity;
     if (gone <= 0) continue;
-    if (p.window.left == unlimited || p.position(b, 0) - p.window.left < gone) return true;
+    if (p.window.left == kUnlimited || p.position(b, 0) - p.window.left < gone) return true;
   }
   return false;
 }
@@ -92,7 +92,7 @@ void check_plan(FuzzedDraw& draw, const Problem& p, const KvCache<T>& cache, con
                 const Matrix<T>& expected) {
   Mask mask;
   if (p.causal) mask = mask & causal();
-  if (p.window.left != unlimited || p.window.right != unlimited)
+  if (p.window.left != kUnlimited || p.window.right != kUnlimited)
     mask = mask & window(p.window.left, p.window.right);
   if (!p.slopes.empty()) mask = mask & alibi(p.slopes);
   const Index tokens = p.shape.query_len + draw.below(3);
@@ -108,7 +108,7 @@ void check_plan(FuzzedDraw& draw, const Problem& p, const KvCache<T>& cache, con
     const KvCacheOptions& shape = cache.shape();
     const bool too_few =
         std::any_of(lengths.begin(), lengths.end(), [&](Index n) { return n < p.shape.query_len; });
-    const bool lacks = shape.ring && (p.window.left == unlimited || p.window.left > shape.capacity - tokens);
+    const bool lacks = shape.ring && (p.window.left == kUnlimited || p.window.left > shape.capacity - tokens);
     require_law(too_few || lacks || tokens < 1 || tokens > shape.capacity || p.rotary, error.what(),
                 p.to_string());
     return;

@@ -116,7 +116,7 @@ TEST_CASE("a file of another kind is called no safetensors file", "[safetensors]
 TEST_CASE("a header longer than the limit is refused before it is read", "[safetensors][hostile]") {
   // A file with a hole: it has the size, but takes neither disk nor memory.
   const TemporaryFolder folder;
-  const std::size_t length = SafetensorsFile::max_header_bytes + 1;
+  const std::size_t length = SafetensorsFile::kMaxHeaderBytes + 1;
   write_bytes(folder / "x", length_prefix(length));
   std::filesystem::resize_file(folder / "x", 8 + length);
   largest_allocation = 0;
@@ -214,7 +214,7 @@ TEST_CASE("a shape that does not fit the bytes, overflows or is no list of sizes
                    "shape that must be a list of integers from 0 to 2^63 - 1"));
   }
   std::string ones = "[1";
-  for (std::size_t i = 1; i < SafetensorsFile::max_rank; ++i) {
+  for (std::size_t i = 1; i < SafetensorsFile::kMaxRank; ++i) {
     ones += ",1";
   }
   CHECK(tensor_refusal("U8", ones + "]", "[0,1]", 1).empty());

@@ -170,7 +170,7 @@ void call_layers(heed::Executor& pool) {
   show_matrix("dropout", heed::dropout(x, heed::DropoutOptions{.rate = 0.3, .seed = 3}));
   show_matrix("product", heed::matrix_product(x, layer.w_q));
   std::vector<TokenId> targets(70, 4);
-  targets[3] = heed::ignored_target;
+  targets[3] = heed::kIgnoredTarget;
   show("cross entropy", heed::cross_entropy(x, targets));
   show_matrix("cross entropy, gradient", heed::cross_entropy_with_gradient(x, targets).grad_logits);
   const heed::TokenEmbedding<float> embedding(20, 32, random);

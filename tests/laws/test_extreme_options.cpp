@@ -29,10 +29,10 @@ const std::vector<Index> kExtremes = {kLeast,
                                       Index{1} << 62,
                                       kMost - 1,
                                       kMost,
-                                      Mask::max_offset,
-                                      -Mask::max_offset,
-                                      Mask::max_offset + 2,
-                                      Mask::max_offset - 2};
+                                      Mask::kMaxOffset,
+                                      -Mask::kMaxOffset,
+                                      Mask::kMaxOffset + 2,
+                                      Mask::kMaxOffset - 2};
 // Of these, what may not be asked for in bytes.
 const std::vector<Index> kImpossible = {kLeast, kLeast + 1, -1, Index{1} << 62, kMost - 1, kMost};
 
@@ -53,7 +53,7 @@ using Wide = __int128;
 /// The contract's rule of visibility, in numbers that cannot overflow.
 bool sees(Index left, Index right, Index offset, Index query, Index key) {
   const Wide p = Wide{query} + offset;
-  return (left == unlimited || p - left <= key) && (right == unlimited || key <= p + right);
+  return (left == kUnlimited || p - left <= key) && (right == kUnlimited || key <= p + right);
 }
 
 template <class T>
@@ -220,7 +220,7 @@ TEST_CASE("every other integer of attention may be anything", "[options][rotary]
       });
       const Mask offsets = query_offsets({a, b});
       const auto near = [](Index offset) {
-        return offset >= -Mask::max_offset && offset <= Mask::max_offset;
+        return offset >= -Mask::kMaxOffset && offset <= Mask::kMaxOffset;
       };
       const bool told = near(a) && near(b);
       for (const Mask& asking : {causal(), window(3, 2), alibi({0.5})}) {

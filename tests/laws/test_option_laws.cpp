@@ -159,7 +159,7 @@ TEST_CASE("the draws reach every option, and the sizes where tiles end", "[optio
     const Problem p = Draw(seed).problem(1'000'000);
     ragged += !p.shape.query_starts.empty() || !p.shape.kv_starts.empty();
     causal += p.causal;
-    windows += p.window.left != unlimited || p.window.right != unlimited;
+    windows += p.window.left != kUnlimited || p.window.right != kUnlimited;
     padded += !p.lengths.empty();
     for (const MaskMatrixCase& m : p.matrices) {
       ++(m.kind == MaskMatrix::Kind::bias ? biases : flags);

@@ -201,7 +201,7 @@ TEMPLATE_TEST_CASE("rows of a text that no target asks about reach no step of it
     Gpt<T> model(config, random);
     // Token 9 ends both sequences, and nobody is asked what comes after it.
     std::vector<TokenId> inputs = {1, 2, 3, 4, 9, 5, 6, 7, 8, 9};
-    std::vector<TokenId> targets = {2, 3, 4, 5, ignored_target, 6, 7, 8, 1, ignored_target};
+    std::vector<TokenId> targets = {2, 3, 4, 5, kIgnoredTarget, 6, 7, 8, 1, kIgnoredTarget};
     const auto step = [&](T held) {
       Gpt<T> own = model;
       own.tokens.table.row(9).setConstant(held);

@@ -106,7 +106,7 @@ TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows 
                    "[loss][gradient]", double, long double) {
   using T = TestType;
   Matrix<T> logits = random_matrix<T>(5, 9, 13, 3);
-  const std::vector<TokenId> targets = {3, ignored_target, 0, 8, 3};
+  const std::vector<TokenId> targets = {3, kIgnoredTarget, 0, 8, 3};
   auto result = cross_entropy_with_gradient(logits, targets);
   CHECK(result.counted == 4);
   CHECK(result.loss == cross_entropy(logits, targets));
@@ -114,7 +114,7 @@ TEMPLATE_TEST_CASE("the gradient of the loss is that of differences, where rows 
   const auto loss = [&] {
     T sum = 0;
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (targets[i] == ignored_target) continue;
+      if (targets[i] == kIgnoredTarget) continue;
       const auto row = logits.row(static_cast<Index>(i)).array();
       sum += std::log(row.exp().sum()) - row(targets[i]);
     }
@@ -185,7 +185,7 @@ TEMPLATE_TEST_CASE("rows that are ignored count for nothing, whatever is in them
   const auto two = cross_entropy_with_gradient(logits.middleRows(1, 2).eval(), std::vector<TokenId>{3, 0});
   logits.row(0).setConstant(kNaN<T>);
   logits.row(3).setConstant(kInf<T>);
-  const std::vector<TokenId> targets = {ignored_target, 3, 0, ignored_target};
+  const std::vector<TokenId> targets = {kIgnoredTarget, 3, 0, kIgnoredTarget};
   const auto result = cross_entropy_with_gradient(logits, targets);
   CHECK(result.counted == 2);
   CHECK(result.loss == two.loss);
@@ -193,13 +193,13 @@ TEMPLATE_TEST_CASE("rows that are ignored count for nothing, whatever is in them
   CHECK(result.grad_logits.row(0).isZero(0));
   CHECK(result.grad_logits.row(3).isZero(0));
 
-  const auto none = cross_entropy_with_gradient(logits, std::vector<TokenId>(4, ignored_target));
+  const auto none = cross_entropy_with_gradient(logits, std::vector<TokenId>(4, kIgnoredTarget));
   CHECK(none.loss == 0);
   CHECK(none.counted == 0);
   CHECK(none.grad_logits.isZero(0));
   // Also where there is nothing at all.
   CHECK(cross_entropy(Matrix<T>(0, 6), std::vector<TokenId>()) == 0);
-  CHECK(cross_entropy(Matrix<T>(2, 0), std::vector<TokenId>(2, ignored_target)) == 0);
+  CHECK(cross_entropy(Matrix<T>(2, 0), std::vector<TokenId>(2, kIgnoredTarget)) == 0);
 }
 
 TEMPLATE_TEST_CASE("targets outside the vocabulary are named with their place, before any work",
@@ -208,7 +208,7 @@ TEMPLATE_TEST_CASE("targets outside the vocabulary are named with their place, b
   const auto message = [&](std::vector<TokenId> targets) {
     return message_of<RangeError>([&] { (void)cross_entropy_with_gradient(logits, targets); });
   };
-  CHECK(message({0, 5, ignored_target}) == "nothing");
+  CHECK(message({0, 5, kIgnoredTarget}) == "nothing");
   CHECK(message({0, 6, 7}) == "target 6 at position 1 is no column of the logits, which have 6");
   CHECK(message({0, 5, -1}) == "target -1 at position 2 is no column of the logits, which have 6");
   CHECK(message({-99, 5, 0}) == "target -99 at position 0 is no column of the logits, which have 6");
@@ -221,7 +221,7 @@ TEMPLATE_TEST_CASE("weights, smoothing, ignored targets and reductions are those
   using T = TestType;
   const Matrix<T> logits = random_matrix<T>(6, 5, 1, 3);
   ThreadPool pool(2);
-  for (const TokenId ignored : {ignored_target, 0, 7}) {
+  for (const TokenId ignored : {kIgnoredTarget, 0, 7}) {
     std::vector<TokenId> targets = {3, 0, 4, 2, 3, 1};
     if (ignored != 0) targets[1] = ignored;
     for (const bool weighted : {false, true}) {
@@ -272,7 +272,7 @@ TEST_CASE("the losses of a worked example are PyTorch's", "[loss]") {
 TEMPLATE_TEST_CASE("plain options have the bits of no options", "[loss][bits]", float, double) {
   using T = TestType;
   const Matrix<T> logits = random_matrix<T>(5, 33, 2, 4);
-  const std::vector<TokenId> targets = {3, 32, ignored_target, 0, 7};
+  const std::vector<TokenId> targets = {3, 32, kIgnoredTarget, 0, 7};
   const auto plain = cross_entropy_with_gradient(logits, targets);
   const auto given = cross_entropy_with_gradient(logits, targets, CrossEntropyOptions{});
   CHECK(plain.loss == given.loss);

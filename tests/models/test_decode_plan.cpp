@@ -58,7 +58,7 @@ std::vector<Case> cases() {
       {"alibi", plain, 2, 9, {9, 1, 1}, causal() & alibi(alibi_slopes(2))},
       {"no mask", plain, 2, 9, {9, 1}, Mask()},
       {"rotary", plain, 2, 9, {9, 1, 5}, causal(), rotary},
-      {"all options", grouped, 4, 9, {9, 1, 5}, causal() & window(7, unlimited), all},
+      {"all options", grouped, 4, 9, {9, 1, 5}, causal() & window(7, kUnlimited), all},
       {"a ring", ring, 2, 8, {8, 8, 8, 8, 8, 8, 8, 8, 8, 1, 7, 1}, window(50, 0)},
       {"a ring with rotary", ring, 4, 1, std::vector<Index>(90, 1), causal() & window(20, 0), all},
       {"threads", batch, 4, 300, {300, 1, 50}, causal(), rotary, 3},
@@ -255,7 +255,7 @@ TEST_CASE("plans over a cache refuse what holds for one length only, and what do
   CHECK(contains(refused(causal(), 0), "max_new_tokens is 0"));
   CHECK(contains(refused(causal(), 1, true), "the ring keeps the last 20 tokens"));
   CHECK(contains(refused(window(20, 0), 1, true), "window left + number of queries"));
-  CHECK(contains(refused(window(unlimited - 1, 0), 1, true), "window left + number of queries"));
+  CHECK(contains(refused(window(kUnlimited - 1, 0), 1, true), "window left + number of queries"));
   CHECK(refused(window(19, 0), 1, true) == "nothing");
 
   KvCache<float> cache(shape);

@@ -170,7 +170,7 @@ TEST_CASE("with dropout, the gradients are those of the loss with the same eleme
 
 TEST_CASE("a batch without a target has loss 0 and gradients 0", "[gpt]") {
   Case<double> c(1);
-  std::fill(c.batch.targets.begin(), c.batch.targets.end(), ignored_target);
+  std::fill(c.batch.targets.begin(), c.batch.targets.end(), kIgnoredTarget);
   GptTrainer<double> trainer(c.model, c.options);
   const TrainingStep step = trainer.step(c.batch.inputs, c.batch.targets, 0);
   CHECK(step.loss == 0);
@@ -218,9 +218,9 @@ TEST_CASE("the loss of several batches counts each target once", "[gpt]") {
   Index counted = 0;
   for (std::uint64_t b = 0; b < 4; ++b) {
     TokenBatch batch = drawn_batch(rows, c.config.vocab_size, b);
-    if (b == 1) std::fill(batch.targets.begin() + 1, batch.targets.end(), ignored_target);
-    if (b == 2) std::fill(batch.targets.begin(), batch.targets.end(), ignored_target);
-    const Index own = rows - std::count(batch.targets.begin(), batch.targets.end(), ignored_target);
+    if (b == 1) std::fill(batch.targets.begin() + 1, batch.targets.end(), kIgnoredTarget);
+    if (b == 2) std::fill(batch.targets.begin(), batch.targets.end(), kIgnoredTarget);
+    const Index own = rows - std::count(batch.targets.begin(), batch.targets.end(), kIgnoredTarget);
     sum += trainer.loss(batch.inputs, batch.targets) * static_cast<double>(own);
     counted += own;
     batches.push_back(std::move(batch));
@@ -629,7 +629,7 @@ TEST_CASE("tokens and targets outside the vocabulary are refused by place and nu
           "[gpt][errors]") {
   Gpt<float> model = stirred_model<float>(small_config, 19);
   GptTrainer<float> trainer(model, {.batch_size = 2, .seq_len = 4});
-  const TokenBatch good{{0, 9, 0, 9, 1, 2, 3, 4}, {9, 0, 9, 0, 2, 3, 4, ignored_target}};
+  const TokenBatch good{{0, 9, 0, 9, 1, 2, 3, 4}, {9, 0, 9, 0, 2, 3, 4, kIgnoredTarget}};
   trainer.step(good.inputs, good.targets, 0.01);
   const TrainingState<float> before(trainer);
   const auto refusals = [&](const TokenBatch& batch) {
@@ -642,14 +642,14 @@ TEST_CASE("tokens and targets outside the vocabulary are refused by place and nu
     CHECK(messages[0] == messages[2]);
     return messages[0];
   };
-  for (const TokenId wrong : {10, -1, ignored_target, INT32_MAX, INT32_MIN}) {
+  for (const TokenId wrong : {10, -1, kIgnoredTarget, INT32_MAX, INT32_MIN}) {
     CAPTURE(wrong);
     TokenBatch batch = good;
     batch.inputs[5] = wrong;
     CHECK(contains(refusals(batch), "id " + std::to_string(wrong) + " at position 5"));
     CHECK(contains(message_of<RangeError>([&] { model.forward(batch.inputs, 2); }), "at position 5"));
     CHECK(contains(message_of<RangeError>([&] { model.attention_weights(batch.inputs, 0); }), "position 5"));
-    if (wrong == ignored_target) continue;
+    if (wrong == kIgnoredTarget) continue;
     batch = good;
     batch.targets[6] = wrong;
     CHECK(contains(refusals(batch), "target " + std::to_string(wrong) + " at position 6"));

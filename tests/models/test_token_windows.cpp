@@ -121,11 +121,11 @@ TEST_CASE("in order, every token but the first is asked for once", "[windows]") 
         for (const TokenBatch& batch : batches) {
           REQUIRE(std::ssize(batch.inputs) == batch_size * seq_len);
           REQUIRE(batch.targets.size() == batch.inputs.size());
-          REQUIRE(batch.targets[0] != ignored_target);
+          REQUIRE(batch.targets[0] != kIgnoredTarget);
           for (std::size_t i = 0; i < batch.targets.size(); ++i) {
             // What fills the last batch is a token as well.
             REQUIRE((batch.inputs[i] >= 0 && batch.inputs[i] < tokens));
-            if (batch.targets[i] == ignored_target) {
+            if (batch.targets[i] == kIgnoredTarget) {
               REQUIRE(next == tokens);
               continue;
             }

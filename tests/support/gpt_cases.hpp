@@ -69,7 +69,7 @@ inline TokenBatch drawn_batch(Index count, Index vocab_size, std::uint64_t seed)
   TokenBatch batch{drawn_ids(count, vocab_size, seed), drawn_ids(count, vocab_size, seed + 1)};
   Random random(seed + 2);
   for (std::size_t i = 1; i < batch.targets.size(); ++i) {
-    if (random.random() < 0.2) batch.targets[i] = ignored_target;
+    if (random.random() < 0.2) batch.targets[i] = kIgnoredTarget;
   }
   return batch;
 }

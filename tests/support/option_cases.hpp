@@ -78,7 +78,7 @@ struct Problem {
   bool restricted = false;  // by some_predicate
 
   bool positions_matter() const {
-    return causal || window.left != unlimited || window.right != unlimited || !slopes.empty() || rotary ||
+    return causal || window.left != kUnlimited || window.right != kUnlimited || !slopes.empty() || rotary ||
            scored || restricted;
   }
   /// Says where queries stand, if that matters, or is about to, and nothing says it.
@@ -100,7 +100,7 @@ struct Problem {
   }
   /// The same as slopes, rotaries and functions are told it: they have no offset that is farther away.
   Index position(Index sequence, Index query) const {
-    const __int128 far = Mask::max_offset + query;
+    const __int128 far = Mask::kMaxOffset + query;
     return static_cast<Index>(std::clamp(place(sequence, query), -far, far));
   }
 
@@ -109,8 +109,8 @@ struct Problem {
     const __int128 p = place(sequence, query);
     if (key >= keys_of(sequence)) return false;
     if (causal && key > p) return false;
-    if (window.left != unlimited && p - key > window.left) return false;
-    if (window.right != unlimited && key - p > window.right) return false;
+    if (window.left != kUnlimited && p - key > window.left) return false;
+    if (window.right != kUnlimited && key - p > window.right) return false;
     if (restricted && !some_predicate(sequence, head, position(sequence, query), key)) return false;
     return std::none_of(matrices.begin(), matrices.end(),
                         [&](const MaskMatrixCase& m) { return m.hides(shape, sequence, head, query, key); });
@@ -181,7 +181,7 @@ struct Poured {
       : query(p.in.query.cast<T>()), key(p.in.key.cast<T>()), value(p.in.value.cast<T>()) {
     Mask mask;
     if (p.causal) mask = mask & causal();
-    if (p.window.left != unlimited || p.window.right != unlimited)
+    if (p.window.left != kUnlimited || p.window.right != kUnlimited)
       mask = mask & window(p.window.left, p.window.right);
     if (p.stand == Stand::top_left) mask = mask & top_left();
     if (p.stand == Stand::bottom_right) mask = mask & bottom_right();
@@ -271,7 +271,7 @@ class DrawFrom {
     p.in.key = numbers(p.shape.kv_rows(), p.shape.num_kv_heads * p.shape.head_dim, bound);
     p.in.value = numbers(p.shape.kv_rows(), p.shape.num_kv_heads * p.shape.value_dim, bound);
     p.causal = one_in(3);
-    if (one_in(3)) p.window = {pick({0, 1, 3, 20, 130, unlimited}), pick({0, 0, 1, 5, 40, unlimited})};
+    if (one_in(3)) p.window = {pick({0, 1, 3, 20, 130, kUnlimited}), pick({0, 0, 1, 5, 40, kUnlimited})};
     const bool padded = one_in(4);
     for (Index b = 0; padded && b < p.shape.batch_size; ++b)
       p.lengths.push_back(below(p.shape.kv_len_of(b) + 1));

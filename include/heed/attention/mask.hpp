@@ -43,7 +43,7 @@ struct MaskSizes {
 };
 
 /// A side of a window without an end.
-inline constexpr Index unlimited = (std::numeric_limits<Index>::max)();
+inline constexpr Index kUnlimited = (std::numeric_limits<Index>::max)();
 
 /// A matrix in the caller's memory that is part of a mask.
 struct HEED_EXPORT MaskMatrix {
@@ -85,11 +85,11 @@ class HEED_EXPORT Mask {
   static constexpr Index kMaxMatrices = 8;
   /// The farthest offset whose positions slopes, rotaries and functions of scores are told: one beyond it is
   /// for causal() and window() alone, which are exact for every offset.
-  static constexpr Index max_offset = Index{1} << 61;
+  static constexpr Index kMaxOffset = Index{1} << 61;
 
   struct Window {
-    Index left = unlimited;   ///< How many keys before its own a query sees.
-    Index right = unlimited;  ///< How many keys after its own a query sees.
+    Index left = kUnlimited;   ///< How many keys before its own a query sees.
+    Index right = kUnlimited;  ///< How many keys after its own a query sees.
   };
 
   /// The keys from first to last, both included, whether or not they exist.
@@ -164,7 +164,7 @@ HEED_EXPORT Mask operator&(const Mask& a, const Mask& b);
 HEED_EXPORT Mask causal();
 
 /// Lets query i see key j iff p(i) - left <= j <= p(i) + right (Beltagy et al. 2020, "Longformer"): keys
-/// outside cost nothing. A side may be `unlimited`. Throws ArgumentError if one is negative.
+/// outside cost nothing. A side may be `kUnlimited`. Throws ArgumentError if one is negative.
 HEED_EXPORT Mask window(Index left, Index right);
 
 /// Puts the first query at the first key: query_offset(0).

@@ -133,7 +133,7 @@ template <class Scalar>
 /// (num_heads * value_dim): any Eigen expressions with memory, in any storage order and with any strides, of
 /// one scalar type; nothing is copied or transposed. Throws ShapeError or ArgumentError, before anything is
 /// written, if sizes do not fit or out overlaps an input. Memory: a few tiles for each thread, nothing that
-/// grows with the lengths; on the stack where all of it fits into CallWorkspace::stack_bytes. Threads: the
+/// grows with the lengths; on the stack where all of it fits into CallWorkspace::kStackBytes. Threads: the
 /// caller's, or the executor's.
 template <class Q, class K, class V, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,

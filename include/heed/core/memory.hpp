@@ -19,16 +19,16 @@ HEED_EXPORT std::uint64_t physical_memory() noexcept;
 namespace detail {
 
 /// Stands for more bytes than a number can count.
-inline constexpr std::uint64_t uncountable_bytes = (std::numeric_limits<std::uint64_t>::max)();
+inline constexpr std::uint64_t kUncountableBytes = (std::numeric_limits<std::uint64_t>::max)();
 
-/// Returns a * b, or uncountable_bytes where that is no number.
+/// Returns a * b, or kUncountableBytes where that is no number.
 constexpr std::uint64_t times_bytes(std::uint64_t a, std::uint64_t b) noexcept {
-  return a != 0 && b > uncountable_bytes / a ? uncountable_bytes : a * b;
+  return a != 0 && b > kUncountableBytes / a ? kUncountableBytes : a * b;
 }
 
-/// Returns a + b, or uncountable_bytes where that is no number.
+/// Returns a + b, or kUncountableBytes where that is no number.
 constexpr std::uint64_t plus_bytes(std::uint64_t a, std::uint64_t b) noexcept {
-  return b > uncountable_bytes - a ? uncountable_bytes : a + b;
+  return b > kUncountableBytes - a ? kUncountableBytes : a + b;
 }
 
 /// Returns the bytes of rows x cols elements of a size; a negative number of them is none.

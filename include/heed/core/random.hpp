@@ -32,19 +32,19 @@ class HEED_EXPORT Random {
   double uniform(double low, double high) noexcept;
 
   /// 624 words of state, and how many of them have been used up: for checkpoints. CPython's getstate().
-  static constexpr std::size_t state_size = 625;
-  std::array<std::uint32_t, state_size> state() const noexcept;
+  static constexpr std::size_t kStateSize = 625;
+  std::array<std::uint32_t, kStateSize> state() const noexcept;
 
-  /// Goes on from a state. Throws ArgumentError unless there are state_size numbers, the last at most 624.
+  /// Goes on from a state. Throws ArgumentError unless there are kStateSize numbers, the last at most 624.
   void restore(std::span<const std::uint32_t> state);
 
  private:
-  static constexpr int words = 624;
+  static constexpr int kWords = 624;
 
   void refill() noexcept;
 
-  std::array<std::uint32_t, words> state_;
-  int next_ = words;
+  std::array<std::uint32_t, kWords> state_;
+  int next_ = kWords;
 };
 
 }  // namespace heed

@@ -12,6 +12,6 @@ namespace heed {
 using TokenId = std::int32_t;
 
 /// A target that asks for nothing: it has no loss and no gradient.
-inline constexpr TokenId ignored_target = -100;
+inline constexpr TokenId kIgnoredTarget = -100;
 
 }  // namespace heed

@@ -50,10 +50,10 @@ class CallWorkspace {
   /// A head of 64 floats against up to 16 tokens, for which a heap would be slow
   /// (docs/measurements.md#call-workspace). No more, since every call works in a thread with a stack of 64
   /// KB.
-  static constexpr std::size_t stack_bytes = 32 * 1024;
+  static constexpr std::size_t kStackBytes = 32 * 1024;
 
   /// Throws std::bad_alloc.
-  explicit CallWorkspace(std::size_t bytes) : memory_(bytes <= stack_bytes ? local_ : heap_.reserve(bytes)) {}
+  explicit CallWorkspace(std::size_t bytes) : memory_(bytes <= kStackBytes ? local_ : heap_.reserve(bytes)) {}
   CallWorkspace(const CallWorkspace&) = delete;
   CallWorkspace& operator=(const CallWorkspace&) = delete;
 
@@ -62,7 +62,7 @@ class CallWorkspace {
  private:
   Workspace heap_;
   void* memory_;
-  alignas(Workspace::alignment) std::byte local_[stack_bytes];
+  alignas(Workspace::alignment) std::byte local_[kStackBytes];
 };
 
 }  // namespace heed

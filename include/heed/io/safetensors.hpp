@@ -81,10 +81,10 @@ struct TensorInfo {
 class HEED_EXPORT SafetensorsFile {
  public:
   /// The longest header that is read, in bytes: the limit of the format's reference implementation.
-  static constexpr std::size_t max_header_bytes = 100'000'000;
+  static constexpr std::size_t kMaxHeaderBytes = 100'000'000;
 
   /// The most dimensions that a tensor may have.
-  static constexpr std::size_t max_rank = 64;
+  static constexpr std::size_t kMaxRank = 64;
 
   /// Reads a whole file into memory (as many bytes as the file has). The header is checked before the data is
   /// read. Throws FileError, naming the path, if it is missing, unreadable or no regular file, and in all
@@ -93,10 +93,10 @@ class HEED_EXPORT SafetensorsFile {
 
   /// Takes the bytes of a file; `name` stands for it in error messages.
   ///
-  /// Throws FileError unless all of this holds: the header's length fits the file and max_header_bytes; the
+  /// Throws FileError unless all of this holds: the header's length fits the file and kMaxHeaderBytes; the
   /// header is one JSON object that starts with '{', followed by nothing but blanks, in valid UTF-8; no name
   /// occurs twice, however it is escaped, and none holds U+0000; each tensor has a known dtype, a shape of at
-  /// most max_rank integers and two offsets, and nothing else (an entry that is not understood could change
+  /// most kMaxRank integers and two offsets, and nothing else (an entry that is not understood could change
   /// what the numbers mean); shape times element size is the length of the byte range; the tensors fill the
   /// data exactly, without overlap, gap or rest; the metadata's values are strings.
   static SafetensorsFile parse(std::vector<std::byte> bytes, const std::string& name);
@@ -187,7 +187,7 @@ TensorBytes tensor_bytes(std::string name, std::vector<std::ptrdiff_t> shape,
 /// so each one is aligned for its type and equal content gives equal files.
 ///
 /// Throws ArgumentError (a name that occurs twice, is "__metadata__", holds U+0000 or is no UTF-8; a header
-/// above SafetensorsFile::max_header_bytes), ShapeError (shape and bytes that disagree) before anything is
+/// above SafetensorsFile::kMaxHeaderBytes), ShapeError (shape and bytes that disagree) before anything is
 /// written, and FileError naming the path if writing fails; what was at `path` is then unchanged.
 HEED_EXPORT void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
                                    const std::map<std::string, std::string>& metadata = {});

@@ -32,7 +32,7 @@ enum class LossReduction {
 
 /// What cross_entropy() can do beside the plain mean, each as PyTorch and ONNX define it.
 struct CrossEntropyOptions {
-  TokenId ignored = ignored_target;        ///< A row with this target has loss 0 and gradient 0.
+  TokenId ignored = kIgnoredTarget;        ///< A row with this target has loss 0 and gradient 0.
   std::vector<double> class_weights = {};  ///< One for each class, not negative; empty: 1 each.
   double label_smoothing = 0;              ///< In [0, 1]: the part of the target that all classes share.
   LossReduction reduction = LossReduction::mean;
@@ -49,7 +49,7 @@ struct CrossEntropy {
 namespace detail {
 
 /// Returns how many targets count. Throws RangeError if one is neither a column nor ignored.
-inline Index count_targets(std::span<const TokenId> targets, Index cols, TokenId ignored = ignored_target) {
+inline Index count_targets(std::span<const TokenId> targets, Index cols, TokenId ignored = kIgnoredTarget) {
   Index counted = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] == ignored) continue;
@@ -146,7 +146,7 @@ CrossEntropy<typename X::Scalar> cross_entropy(const Eigen::DenseBase<X>& logits
 }  // namespace detail
 
 /// Returns the mean over rows of -log softmax(logits)[target], in nats: how surprising the targets are.
-/// logits is rows x classes, targets has one class for each row, or ignored_target. The loss is computed from
+/// logits is rows x classes, targets has one class for each row, or kIgnoredTarget. The loss is computed from
 /// logits, so that a sure model has a finite loss, never NaN (but for logits that are NaN, or infinite where
 /// the target is). If all targets are ignored, the loss is 0. Throws ShapeError or RangeError before any
 /// work. Memory: a number for each row.

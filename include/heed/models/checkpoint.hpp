@@ -65,10 +65,10 @@ std::vector<T> read_state(const CheckpointFiles& files, const std::string& name,
   return values;
 }
 
-inline constexpr const char* first_moments_name = "optimizer.first_moments";
-inline constexpr const char* second_moments_name = "optimizer.second_moments";
-inline constexpr const char* steps_name = "optimizer.steps";
-inline constexpr const char* random_name = "random.state";
+inline constexpr const char* kFirstMomentsName = "optimizer.first_moments";
+inline constexpr const char* kSecondMomentsName = "optimizer.second_moments";
+inline constexpr const char* kStepsName = "optimizer.steps";
+inline constexpr const char* kRandomName = "random.state";
 
 }  // namespace detail
 
@@ -87,13 +87,13 @@ void save_checkpoint(const std::filesystem::path& folder, const GptTrainer<Scala
   const auto moments = [&](const char* name, std::span<const Scalar> values) {
     tensors.push_back(tensor_bytes<Scalar>(name, {std::ssize(values)}, values));
   };
-  moments(detail::first_moments_name, optimizer.first_moments());
-  moments(detail::second_moments_name, optimizer.second_moments());
+  moments(detail::kFirstMomentsName, optimizer.first_moments());
+  moments(detail::kSecondMomentsName, optimizer.second_moments());
   const std::int64_t steps = optimizer.steps();
-  tensors.push_back(tensor_bytes<std::int64_t>(detail::steps_name, {}, std::span(&steps, 1)));
+  tensors.push_back(tensor_bytes<std::int64_t>(detail::kStepsName, {}, std::span(&steps, 1)));
   const auto words = random.state();
   const std::vector<std::int64_t> state(words.begin(), words.end());
-  tensors.push_back(tensor_bytes<std::int64_t>(detail::random_name, {std::ssize(state)}, state));
+  tensors.push_back(tensor_bytes<std::int64_t>(detail::kRandomName, {std::ssize(state)}, state));
   detail::write_checkpoint(folder, trainer.model().config(), tokenizer_json, tensors, notes);
 }
 
@@ -126,14 +126,14 @@ Notes resume(const std::filesystem::path& folder, GptTrainer<Scalar>& trainer, R
     detail::read_matrix(files, weight.name, weight.value);
   }
   const std::size_t size = trainer.optimizer().first_moments().size();
-  const auto first = detail::read_state<Scalar>(files, detail::first_moments_name, size);
-  const auto second = detail::read_state<Scalar>(files, detail::second_moments_name, size);
-  const auto steps = detail::read_state<std::int64_t>(files, detail::steps_name, 1).front();
-  const auto state = detail::read_state<std::int64_t>(files, detail::random_name, Random::state_size);
+  const auto first = detail::read_state<Scalar>(files, detail::kFirstMomentsName, size);
+  const auto second = detail::read_state<Scalar>(files, detail::kSecondMomentsName, size);
+  const auto steps = detail::read_state<std::int64_t>(files, detail::kStepsName, 1).front();
+  const auto state = detail::read_state<std::int64_t>(files, detail::kRandomName, Random::kStateSize);
   std::vector<std::uint32_t> words;
   for (const std::int64_t word : state) {
     if (!std::in_range<std::uint32_t>(word))
-      throw_file_error(files.name + ": " + detail::random_name + " has " + std::to_string(word));
+      throw_file_error(files.name + ": " + detail::kRandomName + " has " + std::to_string(word));
     words.push_back(static_cast<std::uint32_t>(word));
   }
   const std::vector<Parameter<Scalar>> from = parameters(model);

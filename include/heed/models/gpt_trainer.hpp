@@ -63,7 +63,7 @@ class GptTrainer {
   GptTrainer& operator=(const GptTrainer&) = delete;
 
   /// Returns the mean loss of a batch, without dropout: batch_size sequences of seq_len tokens, and for each
-  /// token the one after it, or ignored_target. Throws ShapeError for another number of tokens, RangeError
+  /// token the one after it, or kIgnoredTarget. Throws ShapeError for another number of tokens, RangeError
   /// for one outside the vocabulary.
   double loss(std::span<const TokenId> inputs, std::span<const TokenId> targets);
 

@@ -105,7 +105,7 @@ class RowScores {
     const Index query_row = shape_.query_start(batch) + i;
     const Index offset = query_offset(batch);
     // Who is told positions has an offset that is not clamped.
-    const Index position = i + std::clamp(offset, -Mask::max_offset, Mask::max_offset);
+    const Index position = i + std::clamp(offset, -Mask::kMaxOffset, Mask::kMaxOffset);
 
     // Which keys the row sees.
     const Mask::Reach reach = mask_.reach(offset, i);

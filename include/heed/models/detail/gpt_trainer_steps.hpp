@@ -359,7 +359,7 @@ void GptTrainer<Scalar>::run_shard(const Shard& shard) {
   Rows::norm(stream, view(norm.weight), detail::view_unless_empty(norm.bias), norm.options, normed,
              shard.executor);
   product(normed, model_.output_view(), logits, shard);
-  Rows::cross_entropy(logits, targets_.data() + shard.first_row, {ignored_target, grad_factor_},
+  Rows::cross_entropy(logits, targets_.data() + shard.first_row, {kIgnoredTarget, grad_factor_},
                       losses_.data() + shard.first_row, shard.training ? logits : View{}, shard.executor);
   if (!shard.training) return;
 
