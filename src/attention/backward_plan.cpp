@@ -343,7 +343,7 @@ struct AttentionBackwardPlan<T>::Run {
     }
   }
 
-  /// Where the gradients of scores are added to that of a bias.
+  /// Where the gradients of scores are added to the gradient of a bias.
   struct BiasSum {
     MatrixView<T> grad;
     Index first_row;

@@ -69,8 +69,8 @@ struct AttentionPlan<T>::Run {
     if (t.query.rows == 0) items = 0;  // sequences of nothing, however many
   }
 
-  /// The plan is for any number of queries up to its own: those of this run are cut as if it were planned for
-  /// them.
+  /// The plan is for any number of queries up to its own: the queries of this run are cut as if it were
+  /// planned for them.
   void cut_new_queries() {
     AttentionShape shape;  // without starts, so that nothing is allocated
     shape.batch_size = plan.shape_.batch_size;

@@ -38,7 +38,7 @@ struct JsonPlace {
 void read_json_object(std::string_view text, const std::string& what,
                       const std::function<void(const JsonPlace&, const JsonValue&)>& on_value);
 
-/// The number as JSON: the shortest digits that give it, never those of an integer.
+/// The number as JSON: the shortest digits that give it, never as an integer.
 std::string json_number(double value);
 
 }  // namespace heed::io

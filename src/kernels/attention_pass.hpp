@@ -33,7 +33,7 @@ struct Pass {
   bool values_in_place = false;
   Index first_packed_row = 0;
   KeyValueTile<T> tile{};
-  bool loaded = false;  ///< Tile is that of the current keys.
+  bool loaded = false;  ///< Tile holds the current keys.
 
   static AttentionExtent extent_of(const AttentionBlock<T>& block) {
     const bool gathered = block.query_rotation.table != nullptr || block.key_rotation.table != nullptr ||

@@ -48,7 +48,7 @@ struct ScaledRow {
 };
 
 /// With a mean that is nearly the row's: how far the elements are from it, on average (what rounding left
-/// over) and squared. The variance is that of the elements themselves, divided by their number.
+/// over) and squared. The variance is taken of the elements themselves, divided by their number.
 template <class T, class Row>
 inline RowScale<T> row_spread(const Row& row, Index cols, T mean, T epsilon, bool centered) {
   const T count = static_cast<T>(cols);

@@ -177,7 +177,7 @@ inline void packed_product(const ProductPart<T>& part, Index first_k, Index dept
   }
 }
 
-/// True if a part is streamed: a has few rows, and those of b and c are contiguous and a packet or more.
+/// True if a part is streamed: a has few rows, and the rows of b and c are contiguous and a packet or more.
 template <class T>
 inline bool is_streamed(const ProductBlock<T>& block, const ProductPart<T>& part) {
   return block.rows <= kStreamRows && part.b.col_stride == 1 && part.c.col_stride == 1 &&

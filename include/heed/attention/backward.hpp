@@ -20,6 +20,7 @@
 
 namespace heed {
 
+/// The gradients that scaled_dot_product_attention_backward() returns.
 template <class Scalar>
 struct AttentionGradients {
   Matrix<Scalar> query;                ///< The gradient with respect to query, of its size.

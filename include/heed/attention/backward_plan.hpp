@@ -14,7 +14,7 @@
 
 namespace heed {
 
-/// What one backward run reads and writes. Sizes are those of AttentionTensors.
+/// What one backward run reads and writes. Sizes are as in AttentionTensors.
 template <class T>
 struct AttentionBackwardTensors {
   MatrixView<const T> query;
@@ -74,10 +74,10 @@ void check_backward_tensors(const AttentionShape& shape, const Mask& mask, const
 /// "FlashAttention", Algorithm 4; Dao 2023, Algorithm 2): no query_len x kv_len matrix exists.
 ///
 /// T is float or double. Every gradient has the same bits for any number of threads, any strides and
-/// alignment; that of a query depends on what its row sees alone. A row that sees no key has gradients of 0
-/// and adds nothing to others; what no row sees is never read into a result. Keys and values that several
-/// query heads share, and biases that several heads, sequences or rows share, get the sum, head after head
-/// and row after row.
+/// alignment; the gradient of a query depends on what its row sees alone. A row that sees no key has
+/// gradients of 0 and adds nothing to others; what no row sees is never read into a result. Keys and values
+/// that several query heads share, and biases that several heads, sequences or rows share, get the sum, head
+/// after head and row after row.
 ///
 ///   const AttentionBackwardPlan<float> plan(shape, causal(), {}, pool.concurrency());
 ///   Workspace workspace(plan.workspace_bytes());

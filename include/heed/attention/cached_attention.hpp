@@ -44,8 +44,8 @@ Matrix<T> out_for(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
 /// query_len) x (num_heads * head_dim), or has rows for query_starts; the batch and the key/value heads are
 /// the cache's. If the mask does not say where the queries stand, they are the last tokens of their sequence.
 /// Throws ShapeError or ArgumentError, before anything is written, if sizes do not fit, the mask contradicts
-/// the cache, or a ring no longer has a key that a query may see. Memory and threads are those of the
-/// function without a cache.
+/// the cache, or a ring no longer has a key that a query may see. Memory and threads are as for the function
+/// without a cache.
 template <class Q, class T, class O>
 void scaled_dot_product_attention_into(const Eigen::DenseBase<Q>& query, const KvCache<T>& cache,
                                        Eigen::DenseBase<O>& out, const AttentionOptions& options = {}) {

@@ -131,7 +131,7 @@ class FunctorFunctions {
 /// may also be KeepScore{}; a score of -inf hides the key, as a bias of -inf does. Both are called from the
 /// executor's threads if there is one, score also for keys that are hidden. What they throw is thrown on, out
 /// is then of no use. Throws ShapeError if lengths differ and the mask does not say where the queries stand.
-/// Other errors, memory and threads are those of scaled_dot_product_attention().
+/// Other errors, memory and threads are as for scaled_dot_product_attention().
 template <class Q, class K, class V, class Score, class Visible = SeesAll>
 Matrix<typename Q::Scalar> flex_attention(const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key,
                                           const Eigen::DenseBase<V>& value, const Score& score,

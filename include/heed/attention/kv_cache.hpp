@@ -30,6 +30,7 @@ namespace heed {
 /// in float.
 enum class KvStorage { same, bfloat16, float16 };
 
+/// How large a KvCache is, and how it keeps numbers.
 struct KvCacheOptions {
   Index batch_size = 1;
   Index num_kv_heads = 1;
@@ -83,7 +84,7 @@ class HEED_EXPORT KvCache {
   void append(const MatrixView<const T>& key, const MatrixView<const T>& value,
               const std::optional<Rotary>& rotary = std::nullopt);
 
-  /// Appends tokens to one sequence. Sizes and errors are those of append() for a batch of one.
+  /// Appends tokens to one sequence. Sizes and errors are as for append() with a batch of one.
   void append_to(Index sequence, const MatrixView<const T>& key, const MatrixView<const T>& value,
                  const std::optional<Rotary>& rotary = std::nullopt);
 

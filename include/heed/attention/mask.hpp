@@ -71,6 +71,8 @@ struct HEED_EXPORT MaskMatrix {
 /// Returns "bias", "keep_where" or "drop_where".
 HEED_EXPORT const char* name_of(MaskMatrix::Kind kind) noexcept;
 
+/// Which query may see which key: parts that are joined with &, as causal() & window(3, 0) & kv_lengths({5,
+/// 9}). A mask is a value; matrices in it are views of memory that must live as long as attention runs.
 class HEED_EXPORT Mask {
  public:
   /// Lets every query see every key.
@@ -203,12 +205,12 @@ Mask bias(MatrixView<const T> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::bias, per, scalar_type<T>(), untyped(view)});
 }
 
-/// Lets query i see key j only where the matrix is true. Size, blocks and life are those of bias().
+/// Lets query i see key j only where the matrix is true. Size, blocks and life are as for bias().
 inline Mask keep_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::keep, per, scalar_type<bool>(), untyped(view)});
 }
 
-/// Lets query i see key j only where the matrix is false. Size, blocks and life are those of bias().
+/// Lets query i see key j only where the matrix is false. Size, blocks and life are as for bias().
 inline Mask drop_where(MatrixView<const bool> view, MaskRows per = MaskRows::nothing) {
   return mask_matrix({MaskMatrix::Kind::drop, per, scalar_type<bool>(), untyped(view)});
 }

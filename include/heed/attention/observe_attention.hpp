@@ -152,7 +152,7 @@ class WeightsCallback final : public WeightsObserver<T> {
   explicit WeightsCallback(F f) : f_(std::move(f)) {}
 
   void prepare(const AttentionShape&) override {
-    kept_.reset();  // of a run whose exceptions nobody asked for
+    kept_.reset();  // an exception of an earlier run that was not asked for
   }
   void take(const WeightsTile<T>& tile) noexcept override {
     kept_.guard([&] { f_(tile); });
@@ -171,8 +171,8 @@ WeightsCallback<T, F> weights_callback(F f) {
 
 /// Returns scaled_dot_product_attention() and hands its weights to observers; out has the same bits as
 /// without them. Time: the scores are computed a second time for the tiles that an observer wants. Errors,
-/// memory and threads are those of scaled_dot_product_attention(), and what the observers' prepare() and
-/// rethrow() throw.
+/// memory and threads are as for scaled_dot_product_attention(); what the observers' prepare() and rethrow()
+/// throw is thrown on.
 template <class Q, class K, class V>
 Matrix<typename Q::Scalar> observe_attention(
     const Eigen::DenseBase<Q>& query, const Eigen::DenseBase<K>& key, const Eigen::DenseBase<V>& value,

@@ -18,6 +18,7 @@
 
 namespace heed {
 
+/// What an attention is asked for beside its matrices.
 struct AttentionOptions {
   Mask mask = {};  ///< Which query may see which key; default: every query sees every key.
   std::optional<double> scale = std::nullopt;   ///< Default: 1 / sqrt(head_dim).

@@ -34,6 +34,7 @@ struct Llama3Scaling {
   Index original_context = 8192;
 };
 
+/// Which elements make pairs, and by which angles they are turned.
 struct RotaryOptions {
   RotaryLayout layout = RotaryLayout::half_split;
   double base = 10000;       ///< Pair i turns by base^(-2i / n) for each position.

@@ -68,6 +68,7 @@ struct AttentionWeights {
   }
 };
 
+/// The result of an attention with its weights and logsumexp, or with logsumexp alone.
 template <class Scalar>
 struct AttentionResult {
   Matrix<Scalar> out;                ///< (batch_size * query_len) x (num_heads * value_dim).

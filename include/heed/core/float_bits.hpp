@@ -29,12 +29,12 @@ namespace heed::detail {
   return __builtin_bit_cast(std::uint64_t, x) & 0x7FFF'FFFF'FFFF'FFFFu;
 }
 
-/// Gives the magnitude bits of infinity: those of finite numbers are smaller, those of NaN are larger.
+/// Gives the magnitude bits of infinity: finite numbers have smaller ones, NaN has larger ones.
 [[gnu::always_inline]] constexpr std::uint32_t infinity_bits(const float&) noexcept {
   return 0x7F80'0000u;
 }
 
-/// Gives the magnitude bits of infinity: those of finite numbers are smaller, those of NaN are larger.
+/// Gives the magnitude bits of infinity: finite numbers have smaller ones, NaN has larger ones.
 [[gnu::always_inline]] constexpr std::uint64_t infinity_bits(const double&) noexcept {
   return 0x7FF0'0000'0000'0000u;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // The rounding mode, flush-to-zero and the other switches of a thread's floating-point arithmetic: the tasks
-// of a run work under those of its caller, so that bits do not depend on who computes.
+// of a run work under its caller's, so that bits do not depend on the thread that computes.
 
 #include "heed/core/config.hpp"
 

@@ -30,6 +30,7 @@
 
 namespace heed {
 
+/// The components that pca() finds, and the points in them.
 template <class Scalar>
 struct PcaResult {
   using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic>;

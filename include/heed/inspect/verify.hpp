@@ -26,12 +26,14 @@
 
 namespace heed {
 
+/// How closely verify_causal() looks.
 struct CausalOptions {
   double tolerance = 1e-9;      ///< A larger difference fails.
   std::uint64_t seed = 0xCAFE;  ///< The seed of the values that replace the future.
   Index max_cuts = 64;          ///< How many places to cut at; evenly spread if there are more positions.
 };
 
+/// What verify_causal() found.
 struct CausalReport {
   bool passed = true;
   double largest_difference =
@@ -130,6 +132,7 @@ CausalReport verify_causal(const MultiHeadAttention<Scalar>& layer, const Eigen:
                        options);
 }
 
+/// What rows_sum_to_one() found.
 struct RowSumReport {
   bool passed = true;
   double largest_error = 0;  ///< Largest |row sum - 1| of the rows that are not empty; infinite for NaN.

@@ -54,6 +54,7 @@ Matrix<typename A::Scalar> gated(Activation kind, const Eigen::DenseBase<A>& gat
   return out;
 }
 
+/// The gradients of a gated unit with respect to both of its factors.
 template <class Scalar>
 struct GatedGradients {
   Matrix<Scalar> gate;

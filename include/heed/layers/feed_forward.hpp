@@ -22,6 +22,7 @@
 
 namespace heed {
 
+/// The kind of a feed-forward layer.
 struct FeedForwardOptions {
   Activation activation = Activation::gelu;
   bool gated = false;  ///< activation(x gate) * (x up): SwiGLU with Activation::silu (Shazeer 2020).

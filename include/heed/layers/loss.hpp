@@ -38,6 +38,7 @@ struct CrossEntropyOptions {
   LossReduction reduction = LossReduction::mean;
 };
 
+/// A loss with the losses of the rows and the gradient with respect to the logits.
 template <class Scalar>
 struct CrossEntropy {
   double loss = 0;             ///< The mean over the rows that count, 0 if none does; or the sum.

@@ -18,6 +18,7 @@
 
 namespace heed {
 
+/// What a layer of multi-head attention is asked for beside its input.
 struct LayerOptions {
   Mask mask = {};           ///< Which position may see which; default: every position sees every position.
   ScoreOptions score = {};  ///< Scale, softcap, sinks, rotary.
@@ -28,6 +29,7 @@ struct LayerOptions {
   Executor* executor = nullptr;                      ///< Default: the calling thread alone.
 };
 
+/// The result of a layer with the weights of its heads.
 template <class Scalar>
 struct MultiHeadAttentionResult {
   Matrix<Scalar> out;                ///< As forward() returns it.

@@ -58,6 +58,7 @@ extern template double norm_of_squares(double, std::span<const Parameter<double>
 
 }  // namespace detail
 
+/// The numbers of AdamW, but for the rate, which each step is given.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -107,6 +108,7 @@ class HEED_EXPORT AdamW {
   Index steps_ = 0;
 };
 
+/// The numbers of Sgd, but for the rate, which each step is given.
 struct SgdOptions {
   double momentum = 0;      ///< v = momentum v + g.
   double weight_decay = 0;  ///< Added to the gradient of matrices: g + weight_decay w.

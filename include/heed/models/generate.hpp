@@ -218,6 +218,7 @@ class GptDecoder {
   Workspace workspace_;
 };
 
+/// How a text is continued, and where it ends.
 struct GenerateOptions {
   Index max_new_tokens = 200;
   SamplingOptions sampling = {};
@@ -227,8 +228,8 @@ struct GenerateOptions {
 };
 
 /// Continues a prompt: the new tokens alone. on_token, if it is given, is called with each as soon as it is
-/// there, and ends the text by returning false. The same model, prompt, options and seed give the same text
-/// on any number of threads. Throws ArgumentError for an empty prompt, a negative max_new_tokens or sampling
+/// there, and ends the text by returning false. Equal models, prompts, options and seeds give equal texts on
+/// any number of threads. Throws ArgumentError for an empty prompt, a negative max_new_tokens or sampling
 /// options out of range, ShapeError if sampling.vocab_size, the tokenizer's, is more than the model's,
 /// RangeError for a token outside the vocabulary, before anything is drawn.
 template <class Scalar>

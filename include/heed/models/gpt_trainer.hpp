@@ -27,6 +27,7 @@
 
 namespace heed {
 
+/// The sizes of a batch, and what a step does beside following the gradient.
 struct GptTrainerOptions {
   Index batch_size = 12;
   std::optional<Index> seq_len = std::nullopt;  ///< Tokens of each sequence; default: the model's context.
@@ -35,6 +36,7 @@ struct GptTrainerOptions {
   std::uint64_t dropout_seed = 1;  ///< Used if the model's configuration has dropout.
 };
 
+/// What a step reports.
 struct TrainingStep {
   double loss = 0;           ///< Mean over the batch's targets, before the step.
   double gradient_norm = 0;  ///< The norm before it was clipped.

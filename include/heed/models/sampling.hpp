@@ -16,6 +16,7 @@
 
 namespace heed {
 
+/// Which tokens may be drawn, and how boldly.
 struct SamplingOptions {
   double temperature = 1;  ///< Scores are divided by it; 0: always the largest.
   Index top_k = 0;         ///< Only the top_k likeliest tokens; 0, or more than there are: all.

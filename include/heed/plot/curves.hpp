@@ -42,6 +42,7 @@ struct LabeledPoint {
   std::string label{};  ///< May be empty.
 };
 
+/// How a plot is drawn.
 struct PlotOptions {
   Charset charset = Charset::utf8;  ///< utf8: Braille dots and line-drawing characters.
   bool color = false;               ///< Series in colors of the terminal's 256.

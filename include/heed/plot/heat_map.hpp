@@ -76,11 +76,13 @@ enum class Legend {
   never,
 };
 
+/// The values from low to high.
 struct ValueRange {
   double low;
   double high;
 };
 
+/// How a heat map is drawn.
 struct HeatMapOptions {
   HeatMapForm form = HeatMapForm::blocks;
   std::string title{};                    ///< A line on top; none if empty.

@@ -80,6 +80,7 @@ struct BpeTrainStep {
 /// Called after each merge, on the calling thread. What it throws ends the training and reaches the caller.
 using BpeTrainCallback = std::function<void(const BpeTrainStep&)>;
 
+/// Which special tokens encode() adds.
 struct BpeEncodeOptions {
   bool begin = false;  ///< Put <bos> before the text.
   bool end = false;    ///< Put <eos> after the text.

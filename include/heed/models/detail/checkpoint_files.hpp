@@ -35,7 +35,8 @@ struct CheckpointFiles {
 };
 
 /// Throws FileError, naming the file, if one is missing or not what it promises, if the tensors are not those
-/// of the configuration, or if the tokenizer has more tokens than the model. Memory: that of the files.
+/// of the configuration, or if the tokenizer has more tokens than the model. Memory: as much as the files are
+/// long.
 HEED_EXPORT CheckpointFiles read_checkpoint(const std::filesystem::path& folder);
 
 /// Makes the folder if it is not there. Throws ArgumentError for what read_checkpoint() would refuse,

@@ -250,7 +250,7 @@ double GptTrainer<Scalar>::loss(std::span<const TokenBatch> batches) {
 
 template <class Scalar>
 void GptTrainer<Scalar>::require_windows(const TokenBatch& batch) const {
-  if (batch.seq_len == seq_len_ || batch.seq_len == 0) return;  // 0: nobody said
+  if (batch.seq_len == seq_len_ || batch.seq_len == 0) return;  // 0: not said
   throw_shape_error("the batch has windows of " + std::to_string(batch.seq_len) +
                     " tokens, the trainer takes sequences of " + std::to_string(seq_len_));
 }
