@@ -35,7 +35,7 @@ struct Asker {
 std::vector<Asker> askers() {
   return {{"causal mask", causal(), {}},
           {"window(2, 1) mask", window(2, 1), {}},
-          {"window(kUnlimited, 1) mask", window(kUnlimited, 1), {}},
+          {"window(unlimited, 1) mask", window(kUnlimited, 1), {}},
           {"alibi(1 head) mask", alibi({0.25}), {}},
           {"rotary", {}, Rotary(4, 64)},
           {"rotary", {}, Rotary(2, 64, {.layout = RotaryLayout::interleaved, .offset = 3})},
