@@ -1,3 +1,6 @@
+// Writing safetensors: what is written reads back, a file is replaced whole, and what is refused leaves it as
+// it was.
+
 #include <sys/resource.h>
 #include <sys/stat.h>
 

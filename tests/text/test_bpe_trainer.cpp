@@ -1,3 +1,6 @@
+// Training byte pairs: equal to counting everything again in each round, whatever runs, ties and borders
+// there are, and what is too little to learn from.
+
 #include <algorithm>
 #include <random>
 #include <set>
