@@ -174,9 +174,8 @@ TEMPLATE_TEST_CASE("the same bits of a causal row whatever stands after it", "[b
   }
 }
 
-TEMPLATE_TEST_CASE(
-    "a row of a matrix product has the same bits alone, in any storage order and on any threads",
-    "[bits][threads]", float, double) {
+TEMPLATE_TEST_CASE("a row of a matrix product has the same bits alone, in any storage order, on any threads",
+                   "[bits][threads]", float, double) {
   for (const auto& [rows, depth, cols] :
        {std::array<Index, 3>{1, 1, 1}, {13, 300, 70}, {200, 64, 33}, {50, 513, 530}, {400, 17, 1100}}) {
     const Matrix<TestType> a = random_matrix<TestType>(rows, depth, 11);
