@@ -32,3 +32,4 @@
 #include "heed/attention/reference.hpp"
 #include "heed/attention/rotary.hpp"
 #include "heed/attention/scaled_dot_product_attention.hpp"
+#include "heed/attention/weights_observer.hpp"

@@ -1,4 +1,4 @@
-// The one place that chooses an instruction set.
+// Asks the processor, once, which instruction sets it has, and chooses the kernels.
 
 #if defined(__x86_64__)
 #include <cpuid.h>
