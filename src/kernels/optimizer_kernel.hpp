@@ -37,24 +37,29 @@ void adam(const AdamStep<T>& step, Strided<T> value, Strided<const T> grad, T* f
   const Packet<T> correction2 = broadcast<T>(step.correction2);
   const Packet<T> epsilon = broadcast<T>(step.epsilon);
   const Packet<T> kept = broadcast<T>(T(1) - step.decay);
-  Packet<T> overflow = broadcast<T>(T(0));  // NaN once a square is infinite
+  const Packet<T> grad_factor = broadcast<T>(step.grad_factor);
+  const Packet<T> zero = broadcast<T>(T(0));
+  const bool contiguous = value.col_stride == 1 && grad.col_stride == 1;
+  Packet<T> overflow = zero;  // NaN once a square is infinite
   for (Index row = 0; row < rows; ++row) {
+    T* const values = value.row(row);
+    const T* const grads = grad.row(row);
     T* const first = first_moment + row * cols;
     T* const second = second_moment + row * cols;
-    for (Index col = 0; col < cols; col += kLanes<T>) {
-      const Packet<T> g =
-          packet::pmul(load_at(grad.row(row), grad.col_stride, col, cols), broadcast<T>(step.grad_factor));
-      const Packet<T> m = packet::pmadd(beta1, load_at<T>(first, 1, col, cols), packet::pmul(rest1, g));
-      const Packet<T> v =
-          packet::pmadd(beta2, load_at<T>(second, 1, col, cols), packet::pmul(packet::pmul(rest2, g), g));
-      store_at<T>(m, first, 1, col, cols);
-      store_at<T>(v, second, 1, col, cols);
-      overflow = packet::pmadd(v, broadcast<T>(T(0)), overflow);
+    over_packets<T>(contiguous, cols, [&](auto access, Index col) HEED_ROW_INLINE_LAMBDA {
+      const Packet<T> g = packet::pmul(access.load_at(grads, grad.col_stride, col, cols), grad_factor);
+      const Packet<T> m =
+          packet::pmadd(beta1, access.template load_at<T>(first, 1, col, cols), packet::pmul(rest1, g));
+      const Packet<T> v = packet::pmadd(beta2, access.template load_at<T>(second, 1, col, cols),
+                                        packet::pmul(packet::pmul(rest2, g), g));
+      access.store_at(m, first, 1, col, cols);
+      access.store_at(v, second, 1, col, cols);
+      overflow = packet::pmadd(v, zero, overflow);
       const Packet<T> size = packet::pmadd(packet::psqrt(v), correction2, epsilon);
       const Packet<T> move = packet::pdiv(packet::pmul(rate, m), size);
-      const Packet<T> x = load_at<T>(value.row(row), value.col_stride, col, cols);
-      store_at<T>(packet::psub(packet::pmul(x, kept), move), value.row(row), value.col_stride, col, cols);
-    }
+      const Packet<T> x = access.template load_at<T>(values, value.col_stride, col, cols);
+      access.store_at(packet::psub(packet::pmul(x, kept), move), values, value.col_stride, col, cols);
+    });
   }
   if (!(packet::predux(overflow) == T(0))) tame_squares(step, value, first_moment, second_moment, rows, cols);
 }
