@@ -60,7 +60,7 @@ template <class T>
 void set_scores(const ScoreNumbers<T>& numbers, const Mask& mask, const AttentionShape& shape, Index sequence,
                 Index query_offset, Index head, Index query, kernels::MaskPart<T>* parts,
                 kernels::AttentionBlock<T>& block) {
-  // Who is told positions has an offset that is not clamped.
+  // Slopes, rotaries and functions have offsets within the bound: for them nothing is clamped.
   block.first_position = query + std::clamp(query_offset, -Mask::kMaxOffset, Mask::kMaxOffset);
   block.visible = visible_range(mask, sequence, block.kv_len, query_offset, query);
   block.num_mask_parts = 0;

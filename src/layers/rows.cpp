@@ -184,14 +184,6 @@ void RowFunctions<T>::add(Input a, Input b, Output out, Executor* executor) {
 }
 
 template <class T>
-void RowFunctions<T>::scale(Input x, T factor, Output out, Executor* executor) {
-  const auto& kernels = kernels::layer_kernels<T>();
-  detail::over_rows(executor, x.rows, x.cols, [&](Index first, Index rows) {
-    kernels.scale(rows_from(x, first), factor, rows_from(out, first), rows, x.cols);
-  });
-}
-
-template <class T>
 double RowFunctions<T>::sum_of_squares(Input x) {
   const auto& kernels = kernels::layer_kernels<T>();
   return x.empty() ? 0 : kernels.sum_of_squares(rows_from(x, 0), x.rows, x.cols);

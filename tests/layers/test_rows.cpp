@@ -41,13 +41,6 @@ TEMPLATE_TEST_CASE("sums, and rows picked from a table and added to it, have the
         },
         size_of_result);
     check_function<T>(
-        "scale", {rows, {a}, {out}, {{0, 0}}, {0.5}},
-        [](auto functions, const auto& in, const auto& to, Index, Executor* executor) {
-          functions.scale(in[0], 0.7F, to[0], executor);
-          return kNoNumbers;
-        },
-        size_of_result);
-    check_function<T>(
         "column_sums", {rows, {a}, {sums}, {}, {chain}},
         [](auto functions, const auto& in, const auto& to, Index, Executor*) {
           functions.column_sums(in[0], to[0]);

@@ -158,7 +158,6 @@ struct EngineCalls {
         {"RowFunctions::cross_entropy",
          [this, v] { Rows::cross_entropy(v(x), ids.data(), {kIgnoredTarget}, losses.data(), {}); }},
         {"RowFunctions::add", [this, v] { Rows::add(v(x), v(other), mutable_view(out)); }},
-        {"RowFunctions::scale", [this, v] { Rows::scale(v(x), 2.0F, mutable_view(out)); }},
         {"RowFunctions::sum_of_squares", [this, v] { (void)Rows::sum_of_squares(v(x)); }},
         {"RowFunctions::column_sums",
          [this, v] { Rows::column_sums(v(x), mutable_view(norm_gradients.weight)); }},

@@ -307,12 +307,6 @@ struct RowFunctions {
     }
   }
 
-  static void scale(Input x, T factor, Output out, Executor* = nullptr) {
-    for (Index i = 0; i < x.rows; ++i) {
-      for (Index j = 0; j < x.cols; ++j) out(i, j) = factor * x(i, j);
-    }
-  }
-
   static void column_sums(Input x, Output sums) {
     for (Index i = 0; i < x.rows; ++i) {
       for (Index j = 0; j < x.cols; ++j) sums(0, j) += x(i, j);

@@ -87,9 +87,6 @@ struct HEED_EXPORT RowFunctions {
   /// Computes out = a + b.
   static void add(Input a, Input b, Output out, Executor* executor = nullptr);
 
-  /// Computes out = factor * x.
-  static void scale(Input x, T factor, Output out, Executor* executor = nullptr);
-
   /// Returns the sum of the squares of all elements, summed up row by row; infinite or 0 where a square is
   /// beyond all numbers or below the smallest.
   static double sum_of_squares(Input x);

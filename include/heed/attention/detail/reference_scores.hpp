@@ -104,7 +104,7 @@ class RowScores {
     const Index kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
     const Index query_row = shape_.query_start(batch) + i;
     const Index offset = query_offset(batch);
-    // Who is told positions has an offset that is not clamped.
+    // Slopes, rotaries and functions have offsets within the bound: for them nothing is clamped.
     const Index position = i + std::clamp(offset, -Mask::kMaxOffset, Mask::kMaxOffset);
 
     // Which keys the row sees.
